@@ -1,0 +1,37 @@
+"""MLP alternatives to attention, as Keras 3 layers and models.
+
+mlp_mixers.layers       the ideas of the papers, one layer each
+mlp_mixers.models       backbones and tasks made of them
+mlp_mixers.analysis     what models have learned, as arrays and pictures
+mlp_mixers.data         images in, batches out
+mlp_mixers.training     optimiser and progress bar of the recipes
+"""
+
+import importlib
+
+from mlp_mixers._backend import choose_installed_backend
+
+choose_installed_backend()
+
+from mlp_mixers import layers  # noqa: E402
+from mlp_mixers import models  # noqa: E402
+from mlp_mixers import training  # noqa: E402
+from mlp_mixers.version import __version__  # noqa: E402
+
+__all__ = [
+    "__version__",
+    "analysis",
+    "data",
+    "layers",
+    "models",
+    "training",
+]
+
+# These bring matplotlib and scikit-learn, so they wait until they are asked.
+_LAZY = ("analysis", "data")
+
+
+def __getattr__(name):
+    if name in _LAZY:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

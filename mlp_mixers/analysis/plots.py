@@ -1,0 +1,148 @@
+"""Pictures of what was learned."""
+
+import math
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from mlp_mixers.analysis.weights import spatial_weights
+
+
+def plot_spatial_weights(
+    model, blocks=None, tokens=None, grid_shape=None, head=0, path=None
+):
+    """Draws rows of the spatial matrices as images over the patch grid.
+
+    Row i of W says how much token i takes from every other token. Laid out
+    over the grid of patches it is the *filter* of that token, as in Fig. 3 of
+    the paper. One row of pictures for a block, one column for a token, which
+    a square marks; red adds, blue subtracts, and each block has its own
+    scale, written beside it.
+
+    Args:
+        model: A model with gating units.
+        blocks: Which of them to draw, as indices (negative from the end);
+            `None` draws up to six, first and last included.
+        tokens: Which rows of W, as indices; `None` draws eight from the upper
+            left to the lower right.
+        grid_shape: `(rows, columns)` of patches. `None` takes the model's
+            `grid_shape`, or its backbone's; a square if it has neither.
+        head: Which head, where there are several.
+        path: File to save the picture to, `.png` for instance.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+
+    Raises:
+        ValueError: If a block, token or head does not exist, or the grid does
+            not hold the tokens.
+    """
+    weights = spatial_weights(model)
+    names = list(weights)
+    n = weights[names[0]].shape[-1]
+    heads = weights[names[0]].shape[0]
+    rows, columns = _grid(model, grid_shape, n)
+    blocks = _chosen(blocks, len(names), 6, "blocks")
+    tokens = _chosen(tokens, n, 8, "tokens")
+    if not 0 <= head < heads:
+        raise ValueError(f"The model has {heads} heads. Received: head={head}")
+
+    width = 1.3 * len(tokens) + 1.4
+    height = 1.3 * len(blocks) * rows / columns + 1.0
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots(len(blocks), len(tokens), squeeze=False)
+    for row, block in zip(axes, blocks):
+        w = weights[names[block]][head]
+        limit = max(abs(w[tokens]).max(), 1e-12)
+        for axis, token in zip(row, tokens):
+            axis.imshow(
+                w[token].reshape(rows, columns),
+                cmap="RdBu_r",
+                vmin=-limit,
+                vmax=limit,
+            )
+            axis.plot(
+                token % columns,
+                token // columns,
+                "s",
+                ms=5,
+                mfc="none",
+                mec="k",
+            )
+            axis.set(xticks=[], yticks=[])
+        row[0].set_ylabel(f"{names[block]}\n±{limit:.2g}", fontsize=8)
+    for axis, token in zip(axes[0], tokens):
+        axis.set_title(f"token {token}", fontsize=8)
+    figure.suptitle("Spatial weights: from where each token takes", fontsize=10)
+    return _save(figure, path)
+
+
+def plot_history(history, path=None):
+    """Draws the learning curves of a training.
+
+    Args:
+        history: What `fit` returns, or its `history` dictionary (metric name
+            to list of values by epoch).
+        path: File to save the picture to.
+
+    Returns:
+        A `matplotlib.figure.Figure` with a panel for each metric, training
+        and validation together.
+
+    Raises:
+        ValueError: If the history is empty.
+    """
+    curves = dict(getattr(history, "history", history))
+    names = [name for name in curves if not name.startswith("val_")]
+    if not names or not len(curves[names[0]]):
+        raise ValueError(
+            "There is no epoch to draw: was the model trained? "
+            f"Received: history={history!r}"
+        )
+    figure = Figure(figsize=(4.2 * len(names), 3.2), layout="constrained")
+    for axis, name in zip(
+        figure.subplots(1, len(names), squeeze=False)[0], names
+    ):
+        for key, label in ((name, "training"), (f"val_{name}", "validation")):
+            if key in curves:
+                epochs = range(1, len(curves[key]) + 1)
+                # A single epoch is a point, and no line shows it.
+                marker = "o" if len(curves[key]) == 1 else None
+                axis.plot(epochs, curves[key], label=label, marker=marker)
+        axis.set(title=name, xlabel="epoch")
+        axis.grid(alpha=0.3)
+        axis.legend()
+    return _save(figure, path)
+
+
+def _grid(model, grid_shape, n):
+    for owner in (model, getattr(model, "backbone", None)):
+        grid_shape = grid_shape or getattr(owner, "grid_shape", None)
+    if grid_shape is None:
+        side = math.isqrt(n)
+        grid_shape = (side, side) if side * side == n else (1, n)
+    if grid_shape[0] * grid_shape[1] != n:
+        raise ValueError(
+            f"The grid must hold the {n} tokens of the model. "
+            f"Received: grid_shape={tuple(grid_shape)}"
+        )
+    return grid_shape
+
+
+def _chosen(indices, count, at_most, name):
+    """Indices checked and counted from the front; spread out if `None`."""
+    if indices is None:
+        spread = np.linspace(0, count - 1, min(at_most, count))
+        return [round(float(i)) for i in spread]
+    for index in indices:
+        if not -count <= index < count:
+            raise ValueError(
+                f"The model has {count} {name}. Received: {name}={indices}"
+            )
+    return [index % count for index in indices]
+
+
+def _save(figure, path):
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure

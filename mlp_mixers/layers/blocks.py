@@ -1,0 +1,197 @@
+"""The blocks that models stack."""
+
+import keras
+
+from mlp_mixers.layers.spatial_gating_unit import MULTIPLYING_GATES
+from mlp_mixers.layers.spatial_gating_unit import SpatialGatingUnit
+from mlp_mixers.layers.stochastic_depth import StochasticDepth
+from mlp_mixers.layers.tiny_attention import TinyAttention
+
+
+@keras.saving.register_keras_serializable(package="mlp_mixers")
+class GMLPBlock(keras.layers.Layer):
+    """One gMLP block; with `attention_dim`, one aMLP block.
+
+        Z  = σ(norm(X) · U)                       channels d -> e
+        Z̃  = s(Z)                                 the spatial gating unit
+        Y  = X + Z̃ · V                            channels e/2 -> d
+
+    There is no other mixing and no second feed-forward part. The addition
+    takes the block's raw input, not the normalised one. In an aMLP block the
+    tiny attention reads `norm(X)` and joins the gate:
+    `Z̃ = Z₁ ⊙ (f(Z₂) + attention(norm(X)))`.
+
+    Args:
+        intermediate_dim: Width e of the expansion, *before* the gating unit
+            halves it. The paper uses 6 times the hidden dimension, 4 times in
+            its large language models.
+        attention_dim: Width of the tiny attention, `None` for no attention.
+        drop_path_rate: Probability of dropping the branch in training; one
+            minus the paper's survival probability.
+        sequence_length: See `SpatialGatingUnit`.
+        gate: See `SpatialGatingUnit`.
+        num_heads: See `SpatialGatingUnit`.
+        toeplitz: See `SpatialGatingUnit`.
+        causal: Whether gating unit and attention look at earlier tokens only.
+        activation: σ. The default is the exact GELU.
+        epsilon: Added to the variance in the block's normalisation.
+        gate_epsilon: The same inside the gating unit.
+        kernel_initializer: Of the spatial matrix, see `SpatialGatingUnit`.
+        bias_initializer: Of the spatial bias, see `SpatialGatingUnit`.
+        **kwargs: `name`, `dtype`, `trainable` of `keras.layers.Layer`.
+
+    Call arguments:
+        x: Tensor of shape `(batch, n, d)`.
+        mask: Padding mask of shape `(batch, n)`, true at real tokens. Padded
+            tokens reach no real one; their own output has no meaning.
+        training: Whether stochastic depth drops.
+
+    Returns:
+        Tensor of the shape of `x`.
+
+    Raises:
+        ValueError: As `SpatialGatingUnit`, and if `attention_dim` is set with
+            a gate that does not multiply.
+
+    Example:
+
+    ```python
+    gmlp = GMLPBlock(intermediate_dim=1536, sequence_length=196)
+    amlp = GMLPBlock(intermediate_dim=3072, attention_dim=64, toeplitz=True)
+    y = gmlp(keras.random.normal((8, 196, 256)))  # (8, 196, 256)
+    ```
+
+    Reference:
+        [Pay Attention to MLPs](https://arxiv.org/abs/2105.08050), Sec. 2,
+        eq. 1 and Fig. 1; aMLP in Sec. 4.3.
+    """
+
+    def __init__(
+        self,
+        intermediate_dim,
+        attention_dim=None,
+        drop_path_rate=0.0,
+        sequence_length=None,
+        gate="split",
+        num_heads=1,
+        toeplitz=False,
+        causal=False,
+        activation="gelu",
+        epsilon=1e-6,
+        gate_epsilon=1e-5,
+        kernel_initializer=None,
+        bias_initializer=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if intermediate_dim < 1:
+            raise ValueError(
+                "`intermediate_dim` must be a positive integer. "
+                f"Received: intermediate_dim={intermediate_dim}"
+            )
+        if attention_dim is not None and gate not in MULTIPLYING_GATES:
+            raise ValueError(
+                "Tiny attention joins a gate that multiplies, `gate` in "
+                f"{MULTIPLYING_GATES}. Received: gate={gate!r}, "
+                f"attention_dim={attention_dim}"
+            )
+        self.intermediate_dim = intermediate_dim
+        self.attention_dim = attention_dim
+        self.drop_path_rate = drop_path_rate
+        self.epsilon = epsilon
+        self.supports_masking = True
+        common = {"dtype": self.dtype_policy}
+        self.norm = keras.layers.LayerNormalization(
+            epsilon=epsilon, name="norm", **common
+        )
+        # U, with σ
+        self.intermediate_dense = keras.layers.Dense(
+            intermediate_dim,
+            activation=activation,
+            name="intermediate_dense",
+            **common,
+        )
+        # s
+        self.gating_unit = SpatialGatingUnit(
+            sequence_length=sequence_length,
+            gate=gate,
+            num_heads=num_heads,
+            toeplitz=toeplitz,
+            causal=causal,
+            epsilon=gate_epsilon,
+            kernel_initializer=kernel_initializer,
+            bias_initializer=bias_initializer,
+            name="gating_unit",
+            **common,
+        )
+        self.attention = attention_dim and TinyAttention(
+            output_dim=self.gate_dim,
+            attention_dim=attention_dim,
+            causal=causal,
+            name="attention",
+            **common,
+        )
+        self.drop_path = StochasticDepth(
+            drop_path_rate, name="drop_path", **common
+        )
+
+    @property
+    def gate_dim(self):
+        """The width that leaves the gating unit and enters V."""
+        halves = 2 if self.gating_unit.gate == "split" else 1
+        return self.intermediate_dim // halves
+
+    def build(self, x_shape):
+        self.norm.build(x_shape)
+        self.intermediate_dense.build(x_shape)
+        self.gating_unit.build((*x_shape[:-1], self.intermediate_dim))
+        if self.attention:
+            self.attention.build(x_shape)
+        # V, whose width is the input's, so that the addition always fits
+        self.output_dense = keras.layers.Dense(
+            x_shape[-1], dtype=self.dtype_policy, name="output_dense"
+        )
+        self.output_dense.build((*x_shape[:-1], self.gate_dim))
+
+    def call(self, x, mask=None, training=False):
+        normed = self.norm(x)
+        z = self.intermediate_dense(normed)  # (b, n, e)
+        attended = self.attention(normed, mask=mask) if self.attention else None
+        z = self.gating_unit(
+            z, gate_residual=attended, mask=mask
+        )  # (b, n, e/2)
+        return x + self.drop_path(self.output_dense(z), training=training)
+
+    def compute_output_shape(self, x_shape):
+        # Asked for its complaint about inputs that are too long.
+        self.gating_unit.compute_output_shape(
+            (*x_shape[:-1], self.intermediate_dim)
+        )
+        return x_shape
+
+    def get_config(self):
+        config = super().get_config()
+        unit = self.gating_unit.get_config()
+        shared = (
+            "sequence_length",
+            "gate",
+            "num_heads",
+            "toeplitz",
+            "causal",
+            "kernel_initializer",
+            "bias_initializer",
+        )
+        config.update({name: unit[name] for name in shared})
+        config.update(
+            {
+                "intermediate_dim": self.intermediate_dim,
+                "attention_dim": self.attention_dim,
+                "drop_path_rate": self.drop_path_rate,
+                "activation": keras.activations.serialize(
+                    self.intermediate_dense.activation
+                ),
+                "epsilon": self.epsilon,
+                "gate_epsilon": unit["epsilon"],
+            }
+        )
+        return config

@@ -1,0 +1,132 @@
+"""A preset on disk: a folder that a model can be rebuilt from.
+
+    config.json         the backbone: class name and constructor arguments
+    model.weights.h5    its weights
+    task.json           the task around it, if one was saved
+    task.weights.h5     the weights of the whole task
+    metadata.json       versions, date, number of parameters
+
+The file names and their roles are KerasHub's. Nothing in a folder is
+executed: a class is looked up among this package's registered ones by name.
+"""
+
+import datetime
+import json
+import pathlib
+import warnings
+
+import keras
+
+BACKBONE_FILE = "config.json"
+BACKBONE_WEIGHTS_FILE = "model.weights.h5"
+TASK_FILE = "task.json"
+TASK_WEIGHTS_FILE = "task.weights.h5"
+METADATA_FILE = "metadata.json"
+
+_PACKAGE = "mlp_mixers"
+
+
+def write_preset(folder, backbone, task=None):
+    """Writes `backbone`, and the `task` around it, into `folder`.
+
+    Args:
+        folder: Path; made if it does not exist.
+        backbone: A `Backbone`.
+        task: The task model whose backbone it is, or `None`.
+
+    Raises:
+        ValueError: If `folder` is a file.
+    """
+    folder = pathlib.Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(
+            "A preset is saved as a folder, and a file is in its place. "
+            f"Received: {folder}"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    # A folder that held a task must not keep it beside another backbone.
+    for name in (TASK_FILE, TASK_WEIGHTS_FILE):
+        (folder / name).unlink(missing_ok=True)
+    _write_json(folder / BACKBONE_FILE, _describe(backbone))
+    backbone.save_weights(folder / BACKBONE_WEIGHTS_FILE)
+    if task is not None:
+        _write_json(folder / TASK_FILE, _describe(task))
+        task.save_weights(folder / TASK_WEIGHTS_FILE)
+    metadata = {
+        "keras_version": keras.__version__,
+        "parameter_count": backbone.count_params(),
+        "date_saved": datetime.datetime.now().isoformat(timespec="seconds"),
+    }
+    _write_json(folder / METADATA_FILE, metadata)
+
+
+def read_description(folder, name):
+    """Reads `config.json` or `task.json`.
+
+    Returns:
+        `(class_name, config)`, or `None` if the folder has no such file.
+
+    Raises:
+        ValueError: If the file is not a description of a class of ours.
+    """
+    path = pathlib.Path(folder, name)
+    if not path.exists():
+        return None
+    try:
+        description = json.loads(path.read_text())
+        registered, config = (
+            description["registered_name"],
+            description["config"],
+        )
+        package, class_name = registered.split(">")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is not a preset's description.") from error
+    if package != _PACKAGE:
+        raise ValueError(
+            f"{path} describes a {registered!r}; only models of this package "
+            "can be loaded from a preset."
+        )
+    return class_name, config
+
+
+def read_weights(model, folder, name, overrides=()):
+    """Loads a weights file of `folder` into `model`.
+
+    Raises:
+        ValueError: If the file is missing, or does not fit the model.
+    """
+    path = pathlib.Path(folder, name)
+    if not path.exists():
+        raise ValueError(
+            f"The preset has no weights: {path} does not exist. Pass "
+            "`load_weights=False` for a model with random weights."
+        )
+    try:
+        # Keras warns about each symptom of a misfit before it raises.
+        with warnings.catch_warnings(record=True) as symptoms:
+            model.load_weights(path)
+    except Exception as error:
+        changed = f" with other arguments ({', '.join(overrides)})"
+        raise ValueError(
+            f"The weights in {path} do not fit a {type(model).__name__}"
+            f"{changed if overrides else ''}. Keep the preset's sizes, or "
+            "pass `load_weights=False` for a model with random weights. "
+            f"Keras says: {error}"
+        ) from error
+    for symptom in symptoms:
+        warnings.warn(symptom.message, stacklevel=2)
+
+
+def _describe(model):
+    # A task names its backbone in config.json, once.
+    config = {k: v for k, v in model.get_config().items() if k != "backbone"}
+    return {
+        "module": type(model).__module__,
+        "class_name": type(model).__name__,
+        "registered_name": keras.saving.get_registered_name(type(model)),
+        "config": config,
+    }
+
+
+def _write_json(path, content):
+    path.write_text(json.dumps(content, indent=2) + "\n")

@@ -1,0 +1,75 @@
+"""What every recipe does around its training: folder, records, table."""
+
+import dataclasses
+import json
+import pathlib
+import platform
+
+import keras
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import mlp_mixers
+
+
+def new_folder(wanted):
+    """Makes a folder for one run, beside earlier ones and never over them.
+
+    Args:
+        wanted: Path. If something is there already, `-2`, `-3` and so on is
+            appended.
+
+    Returns:
+        The `pathlib.Path` of a folder that did not exist before.
+    """
+    wanted = pathlib.Path(wanted)
+    number = 1
+    while True:
+        name = wanted.name if number == 1 else f"{wanted.name}-{number}"
+        folder = wanted.with_name(name)
+        try:
+            folder.mkdir(parents=True)
+            return folder
+        except FileExistsError:
+            number += 1
+
+
+def versions():
+    """Versions of what decides a result, by name."""
+    backend = keras.backend.backend()
+    return {
+        "mlp_mixers": mlp_mixers.__version__,
+        "python": platform.python_version(),
+        "keras": keras.__version__,
+        "backend": backend,
+        backend: __import__(backend).__version__,
+        "numpy": np.__version__,
+    }
+
+
+def record(folder, name, content):
+    """Writes `content` as indented JSON into `folder`.
+
+    Args:
+        folder: Path of the run.
+        name: Name of the file.
+        content: Dictionary or dataclass.
+    """
+    if dataclasses.is_dataclass(content):
+        content = dataclasses.asdict(content)
+    text = json.dumps(content, indent=2, default=str)
+    (pathlib.Path(folder) / name).write_text(text + "\n")
+
+
+def show(title, rows):
+    """Prints a table of two columns.
+
+    Args:
+        title: Heading.
+        rows: Dictionary from label to value.
+    """
+    table = Table(title=title, show_header=False, title_justify="left")
+    for label, value in rows.items():
+        table.add_row(str(label), str(value))
+    Console().print(table)
