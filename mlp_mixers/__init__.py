@@ -7,12 +7,12 @@ mlp_mixers.data         images in, batches out
 mlp_mixers.training     optimiser and progress bar of the recipes
 """
 
-import importlib
-
 from mlp_mixers._backend import choose_installed_backend
 
 choose_installed_backend()
 
+from mlp_mixers import analysis  # noqa: E402
+from mlp_mixers import data  # noqa: E402
 from mlp_mixers import layers  # noqa: E402
 from mlp_mixers import models  # noqa: E402
 from mlp_mixers import training  # noqa: E402
@@ -26,12 +26,3 @@ __all__ = [
     "models",
     "training",
 ]
-
-# These bring matplotlib and scikit-learn, so they wait until they are asked.
-_LAZY = ("analysis", "data")
-
-
-def __getattr__(name):
-    if name in _LAZY:
-        return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,10 +14,10 @@ def plot_spatial_weights(
     """Draws rows of the spatial matrices as images over the patch grid.
 
     Row i of W says how much token i takes from every other token. Laid out
-    over the grid of patches it is the *filter* of that token, as in Fig. 3 of
-    the paper. One row of pictures for a block, one column for a token, which
-    a square marks; red adds, blue subtracts, and each block has its own
-    scale, written beside it.
+    over the grid of patches it is the *filter* of that token, as the paper
+    draws it (Sec. 3). There is a row of pictures for each block and a column
+    for each token, which a square marks. Red adds, blue subtracts; each block
+    has its own scale, written beside it.
 
     Args:
         model: A model with gating units.

@@ -2,6 +2,7 @@
 
 import keras
 
+from mlp_mixers.arguments import positive_integer
 from mlp_mixers.layers.spatial_gating_unit import MULTIPLYING_GATES
 from mlp_mixers.layers.spatial_gating_unit import SpatialGatingUnit
 from mlp_mixers.layers.stochastic_depth import StochasticDepth
@@ -84,19 +85,18 @@ class GMLPBlock(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if intermediate_dim < 1:
-            raise ValueError(
-                "`intermediate_dim` must be a positive integer. "
-                f"Received: intermediate_dim={intermediate_dim}"
-            )
+        self.intermediate_dim = positive_integer(
+            intermediate_dim, "intermediate_dim"
+        )
         if attention_dim is not None and gate not in MULTIPLYING_GATES:
             raise ValueError(
                 "Tiny attention joins a gate that multiplies, `gate` in "
                 f"{MULTIPLYING_GATES}. Received: gate={gate!r}, "
                 f"attention_dim={attention_dim}"
             )
-        self.intermediate_dim = intermediate_dim
-        self.attention_dim = attention_dim
+        self.attention_dim = positive_integer(
+            attention_dim, "attention_dim", optional=True
+        )
         self.drop_path_rate = drop_path_rate
         self.epsilon = epsilon
         self.supports_masking = True
@@ -106,7 +106,7 @@ class GMLPBlock(keras.layers.Layer):
         )
         # U, with σ
         self.intermediate_dense = keras.layers.Dense(
-            intermediate_dim,
+            self.intermediate_dim,
             activation=activation,
             name="intermediate_dense",
             **common,
@@ -124,9 +124,9 @@ class GMLPBlock(keras.layers.Layer):
             name="gating_unit",
             **common,
         )
-        self.attention = attention_dim and TinyAttention(
+        self.attention = self.attention_dim and TinyAttention(
             output_dim=self.gate_dim,
-            attention_dim=attention_dim,
+            attention_dim=self.attention_dim,
             causal=causal,
             name="attention",
             **common,

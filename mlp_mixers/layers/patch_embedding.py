@@ -6,6 +6,9 @@ Letters: H×W image, p×q patch, c colours, n = (H/p)·(W/q) tokens.
 import keras
 from keras import ops
 
+from mlp_mixers.arguments import pair
+from mlp_mixers.arguments import positive_integer
+
 
 @keras.saving.register_keras_serializable(package="mlp_mixers")
 class PatchEmbedding(keras.layers.Layer):
@@ -47,17 +50,12 @@ class PatchEmbedding(keras.layers.Layer):
 
     def __init__(self, hidden_dim, patch_size, data_format=None, **kwargs):
         super().__init__(**kwargs)
-        if hidden_dim < 1:
-            raise ValueError(
-                "`hidden_dim` must be a positive integer. "
-                f"Received: hidden_dim={hidden_dim}"
-            )
         check_data_format(data_format)
-        self.hidden_dim = hidden_dim
+        self.hidden_dim = positive_integer(hidden_dim, "hidden_dim")
         self.patch_size = pair(patch_size, "patch_size")
         self.data_format = "channels_last"
         self.dense = keras.layers.Dense(
-            hidden_dim, dtype=self.dtype_policy, name="dense"
+            self.hidden_dim, dtype=self.dtype_policy, name="dense"
         )
 
     def build(self, images_shape):
@@ -93,21 +91,6 @@ class PatchEmbedding(keras.layers.Layer):
             }
         )
         return config
-
-
-def pair(size, name):
-    """Returns `(height, width)` from an integer or a pair of them.
-
-    Raises:
-        ValueError: If `size` is neither, or not positive.
-    """
-    values = (size, size) if isinstance(size, int) else tuple(size)
-    if len(values) != 2 or any(not isinstance(v, int) or v < 1 for v in values):
-        raise ValueError(
-            f"`{name}` must be a positive integer or a pair of them, "
-            f"(height, width). Received: {name}={size}"
-        )
-    return values
 
 
 def patch_grid(image_shape, patch_size):

@@ -10,6 +10,7 @@ import keras
 from keras import initializers
 from keras import ops
 
+from mlp_mixers.arguments import positive_integer
 from mlp_mixers.ops import check_padding_mask
 from mlp_mixers.ops import spatial_product
 from mlp_mixers.ops import toeplitz_matrix
@@ -112,19 +113,11 @@ class SpatialGatingUnit(keras.layers.Layer):
             raise ValueError(
                 f"`gate` must be one of {GATES}. Received: gate={gate!r}"
             )
-        if sequence_length is not None and sequence_length < 1:
-            raise ValueError(
-                "`sequence_length` must be a positive integer or `None`. "
-                f"Received: sequence_length={sequence_length}"
-            )
-        if num_heads < 1:
-            raise ValueError(
-                "`num_heads` must be a positive integer. "
-                f"Received: num_heads={num_heads}"
-            )
-        self.sequence_length = sequence_length
+        self.sequence_length = positive_integer(
+            sequence_length, "sequence_length", optional=True
+        )
         self.gate = gate
-        self.num_heads = num_heads
+        self.num_heads = positive_integer(num_heads, "num_heads")
         self.toeplitz = toeplitz
         self.causal = causal
         self.epsilon = epsilon

@@ -6,6 +6,7 @@ Letters: b batch, n and m tokens (n asks, m answers), a `attention_dim`.
 import keras
 from keras import ops
 
+from mlp_mixers.arguments import positive_integer
 from mlp_mixers.ops import check_padding_mask
 from mlp_mixers.ops import masked_softmax
 from mlp_mixers.ops import zero_padding
@@ -66,25 +67,19 @@ class TinyAttention(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if output_dim < 1 or attention_dim < 1:
-            raise ValueError(
-                "`output_dim` and `attention_dim` must be positive integers. "
-                f"Received: output_dim={output_dim}, "
-                f"attention_dim={attention_dim}"
-            )
-        self.output_dim = output_dim
-        self.attention_dim = attention_dim
+        self.output_dim = positive_integer(output_dim, "output_dim")
+        self.attention_dim = positive_integer(attention_dim, "attention_dim")
         self.causal = causal
         self.use_bias = use_bias
         self.supports_masking = True
         self.qkv_dense = keras.layers.Dense(
-            3 * attention_dim,
+            3 * self.attention_dim,
             use_bias=use_bias,
             dtype=self.dtype_policy,
             name="qkv_dense",
         )
         self.output_dense = keras.layers.Dense(
-            output_dim,
+            self.output_dim,
             use_bias=use_bias,
             dtype=self.dtype_policy,
             name="output_dense",

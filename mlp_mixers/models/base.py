@@ -12,6 +12,7 @@ import pathlib
 
 import keras
 
+from mlp_mixers.arguments import positive_integer
 from mlp_mixers.models import preset_folder
 from mlp_mixers.models.presets import PRESETS
 from mlp_mixers.training.optimizer import AdamW
@@ -137,11 +138,7 @@ class ImageClassifier(keras.Model):
                 f"`backbone` must be a {self.backbone_cls.__name__}. "
                 f"Received: backbone={backbone!r}"
             )
-        if not isinstance(num_classes, int) or num_classes < 1:
-            raise ValueError(
-                "`num_classes` must be a positive integer. "
-                f"Received: num_classes={num_classes!r}"
-            )
+        num_classes = positive_integer(num_classes, "num_classes")
         dtype = keras.dtype_policies.get(dtype or backbone.dtype_policy)
 
         # === Layers ===

@@ -2,10 +2,11 @@
 
 import keras
 
+from mlp_mixers.arguments import pair
+from mlp_mixers.arguments import positive_integer
 from mlp_mixers.layers import GMLPBlock
 from mlp_mixers.layers import PatchEmbedding
 from mlp_mixers.layers.patch_embedding import check_data_format
-from mlp_mixers.layers.patch_embedding import pair
 from mlp_mixers.layers.patch_embedding import patch_grid
 from mlp_mixers.models.base import Backbone
 from mlp_mixers.models.base import ImageClassifier
@@ -94,12 +95,9 @@ class GMLPBackbone(Backbone):
     ):
         check_data_format(data_format)
         image_shape = tuple(image_shape)
+        patch_size = pair(patch_size, "patch_size")
         grid_shape = patch_grid(image_shape, patch_size)
-        if num_layers < 1:
-            raise ValueError(
-                "`num_layers` must be a positive integer. "
-                f"Received: num_layers={num_layers}"
-            )
+        num_layers = positive_integer(num_layers, "num_layers")
         rates = drop_path_rates(drop_path_rate, num_layers, drop_path_schedule)
 
         # === Layers ===
@@ -144,7 +142,7 @@ class GMLPBackbone(Backbone):
         self.output_norm = output_norm
         self.grid_shape = grid_shape
         self.image_shape = image_shape
-        self.patch_size = pair(patch_size, "patch_size")
+        self.patch_size = patch_size
         self.num_layers = num_layers
         self.hidden_dim = hidden_dim
         self.intermediate_dim = intermediate_dim

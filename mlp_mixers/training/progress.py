@@ -12,6 +12,10 @@ class ProgressBar(keras.callbacks.Callback):
     `fit(verbose=0)`.
     """
 
+    def __init__(self):
+        super().__init__()
+        self._bar = None
+
     def on_train_begin(self, logs=None):
         # Here, so that importing the package does not import rich.
         from rich import progress
@@ -48,4 +52,5 @@ class ProgressBar(keras.callbacks.Callback):
 
     def close(self):
         """Leaves the terminal as it was, also after an interruption."""
-        self._bar.stop()
+        if self._bar is not None:
+            self._bar.stop()

@@ -1,0 +1,55 @@
+"""Checks of arguments that many classes share, with one wording."""
+
+import numbers
+
+
+def positive_integer(value, name, optional=False):
+    """Returns `value` as an `int`.
+
+    Args:
+        value: What the caller got.
+        name: Name of the argument, for the message.
+        optional: Whether `None` is allowed too.
+
+    Raises:
+        ValueError: If `value` is anything but an integer above zero.
+    """
+    if value is None and optional:
+        return None
+    if not _is_positive_integer(value):
+        raise ValueError(
+            f"`{name}` must be a positive integer"
+            f"{' or `None`' if optional else ''}. "
+            f"Received: {name}={value!r}"
+        )
+    return int(value)
+
+
+def pair(value, name):
+    """Returns `(height, width)` from one integer or a pair of them.
+
+    Args:
+        value: What the caller got.
+        name: Name of the argument, for the message.
+
+    Raises:
+        ValueError: If `value` is neither.
+    """
+    values = value
+    if not isinstance(value, (tuple, list)):
+        values = (value, value)
+    if len(values) != 2 or not all(map(_is_positive_integer, values)):
+        raise ValueError(
+            f"`{name}` must be a positive integer or a pair of them, "
+            f"(height, width). Received: {name}={value!r}"
+        )
+    return tuple(int(v) for v in values)
+
+
+def _is_positive_integer(value):
+    # `True` is an integer to Python, and a slip to everyone else.
+    return (
+        isinstance(value, numbers.Integral)
+        and not isinstance(value, bool)
+        and value > 0
+    )

@@ -1,0 +1,1 @@
+"""Tests in which backends meet. They start a process for each backend."""

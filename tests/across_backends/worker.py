@@ -1,0 +1,65 @@
+"""One backend's part in the exchange: writes its files, reads the others'.
+
+KERAS_BACKEND=jax python -m tests.across_backends.worker write FOLDER
+KERAS_BACKEND=jax python -m tests.across_backends.worker read FOLDER
+"""
+
+import pathlib
+import sys
+
+import mlp_mixers  # noqa: F401 - registers the classes
+
+import keras  # isort: skip
+import numpy as np
+from keras import ops
+
+from mlp_mixers.models import GMLPImageClassifier
+from tests.cases import gmlp_nano
+from tests.cases import randomize
+
+MODELS = {
+    "gmlp": {},
+    "amlp": {"attention_dim": 4, "toeplitz": True},
+    "heads": {"num_heads": 3, "gate": "additive"},
+}
+STEPS = 10
+
+
+def batches():
+    """The same ten batches in every process."""
+    rng = np.random.default_rng(7)
+    for _ in range(STEPS):
+        images = rng.normal(size=(8, 4, 6, 3)).astype("float32")
+        yield images, rng.integers(0, 3, 8)
+
+
+def measure(path, outputs):
+    """Runs a model file forward, then ten steps of SGD, then forward."""
+    model = keras.saving.load_model(path)
+    model.compile(keras.optimizers.SGD(0.05))
+    images, _ = next(batches())
+    forward = ops.convert_to_numpy(model(images, training=False))
+    for batch in batches():
+        model.train_on_batch(*batch)
+    trained = ops.convert_to_numpy(model(images, training=False))
+    np.savez(outputs, forward=forward, trained=trained)
+
+
+def write(folder, backend):
+    rng = np.random.default_rng(list(backend.encode()))
+    for name, options in MODELS.items():
+        model = GMLPImageClassifier(gmlp_nano(**options), num_classes=3)
+        path = folder / f"{name}_{backend}.keras"
+        randomize(model, rng).save(path)
+        measure(path, folder / f"{name}_{backend}_by_{backend}.npz")
+
+
+def read(folder, backend):
+    for path in sorted(folder.glob("*.keras")):
+        if not path.stem.endswith(backend):
+            measure(path, folder / f"{path.stem}_by_{backend}.npz")
+
+
+if __name__ == "__main__":
+    part = {"write": write, "read": read}[sys.argv[1]]
+    part(pathlib.Path(sys.argv[2]), keras.backend.backend())

@@ -1,0 +1,95 @@
+import matplotlib.image
+import numpy as np
+import pytest
+
+from mlp_mixers.analysis import plot_history
+from mlp_mixers.analysis import plot_spatial_weights
+from mlp_mixers.layers import GMLPBlock
+from mlp_mixers.models import GMLPImageClassifier
+from tests.cases import gmlp_nano
+from tests.cases import randomize
+
+
+@pytest.fixture
+def model(rng):
+    backbone = gmlp_nano(image_shape=(4, 9, 3))  # a grid of 2 x 3 patches
+    return randomize(GMLPImageClassifier(backbone, num_classes=3), rng)
+
+
+def pictures(figure):
+    """The arrays that are drawn, by row and column."""
+    return [axis.images[0].get_array() for axis in figure.axes]
+
+
+def test_each_picture_is_a_row_of_w_over_the_grid(model, tmp_path):
+    figure = plot_spatial_weights(
+        model, blocks=[-1], tokens=[0, 4], path=tmp_path / "filters.png"
+    )
+    w = np.array(model.backbone.blocks[1].gating_unit.get_weights()[0])[0]
+    for picture, token in zip(pictures(figure), (0, 4)):
+        np.testing.assert_array_equal(picture, w[token].reshape(2, 3))
+    # Token 4 is marked at row 1, column 1.
+    marker = figure.axes[1].lines[0]
+    assert (marker.get_xdata()[0], marker.get_ydata()[0]) == (1, 1)
+    assert matplotlib.image.imread(tmp_path / "filters.png").std() > 0
+
+
+def test_all_blocks_and_all_tokens_of_a_small_model(model):
+    assert len(plot_spatial_weights(model).axes) == 2 * 6
+
+
+def test_scale_is_symmetric_and_one_for_a_block(model):
+    figure = plot_spatial_weights(model, blocks=[0])
+    w = np.array(model.backbone.blocks[0].gating_unit.get_weights()[0])[0]
+    for axis in figure.axes:
+        low, high = axis.images[0].get_clim()
+        np.testing.assert_allclose([-low, high], abs(w).max())
+
+
+def test_fresh_model_can_be_drawn():
+    plot_spatial_weights(GMLPImageClassifier(gmlp_nano(), num_classes=3))
+
+
+@pytest.mark.parametrize(("n", "grid"), [(4, (2, 2)), (6, (1, 6))])
+def test_a_block_alone_is_drawn_on_a_square_or_a_line(n, grid):
+    block = GMLPBlock(12)
+    block.build((None, n, 8))
+    figure = plot_spatial_weights(block)
+    assert pictures(figure)[0].shape == grid
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"blocks": [2]}, r"2 blocks. Received: blocks=\[2\]"),
+        ({"tokens": [6]}, r"6 tokens. Received: tokens=\[6\]"),
+        ({"head": 1}, "1 heads. Received: head=1"),
+        ({"grid_shape": (2, 2)}, "hold the 6 tokens"),
+    ],
+)
+def test_wrong_choices(model, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        plot_spatial_weights(model, **arguments)
+
+
+def test_history_pairs_training_and_validation(tmp_path):
+    history = {
+        "loss": [3.0, 2.0, 1.0],
+        "val_loss": [3.0, 2.5, 2.0],
+        "accuracy": [0.1, 0.5, 0.9],
+    }
+    figure = plot_history(history, path=tmp_path / "curves.png")
+    loss, accuracy = figure.axes
+    assert loss.get_title() == "loss"
+    np.testing.assert_array_equal(loss.lines[0].get_ydata(), history["loss"])
+    np.testing.assert_array_equal(
+        loss.lines[1].get_ydata(), history["val_loss"]
+    )
+    assert len(accuracy.lines) == 1
+    assert (tmp_path / "curves.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("history", [{}, {"loss": []}])
+def test_empty_history(history):
+    with pytest.raises(ValueError, match="no epoch to draw"):
+        plot_history(history)

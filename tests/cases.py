@@ -1,0 +1,237 @@
+"""One declaration for each public layer and model.
+
+Whatever stands here is put through `tests.checks` on every backend, saved
+and reloaded in a fresh process, and exchanged between backends. A public name
+that does not stand here fails `test_contracts.py`.
+"""
+
+import dataclasses
+
+import keras
+
+from mlp_mixers import layers
+from mlp_mixers import models
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerCase:
+    """How to make a layer and what to expect of it; shapes without batch."""
+
+    name: str
+    layer: type
+    arguments: dict
+    input_shape: tuple
+    output_shape: tuple
+    parameters: int
+    extra_inputs: dict = dataclasses.field(default_factory=dict)
+    takes_mask: bool = True
+    # Whether length may be `None` in a symbolic call.
+    any_length: bool = True
+
+    def make(self, **changes):
+        return self.layer(**{**self.arguments, **changes})
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelCase:
+    """How to make a model and what to expect of it; shapes without batch."""
+
+    name: str
+    make: callable
+    input_shape: tuple
+    output_shape: tuple
+    parameters: int
+
+
+def _sgu(name, output_dim, parameters, **arguments):
+    arguments = {"sequence_length": 6, **arguments}
+    return LayerCase(
+        f"spatial_gating_unit_{name}",
+        layers.SpatialGatingUnit,
+        arguments,
+        (6, 8),
+        (6, output_dim),
+        parameters,
+    )
+
+
+def _block(name, parameters, **arguments):
+    arguments = {"intermediate_dim": 12, "sequence_length": 6, **arguments}
+    return LayerCase(
+        f"gmlp_block_{name}",
+        layers.GMLPBlock,
+        arguments,
+        (6, 8),
+        (6, 8),
+        parameters,
+    )
+
+
+# Parameters by hand. Unit: n² (or 2n-1, or n) + n a head, 2 a channel of the
+# normalisation. Block: d·e + e + (e/2)·d + d + 2d around it.
+LAYER_CASES = [
+    _sgu("split", 4, 36 + 6 + 8),
+    _sgu("linear", 8, 36 + 6 + 16, gate="linear"),
+    _sgu("additive_heads", 8, 2 * 42 + 16, gate="additive", num_heads=2),
+    _sgu("multiplicative", 8, 36 + 6 + 16, gate="multiplicative"),
+    _sgu("toeplitz", 4, 11 + 6 + 8, toeplitz=True),
+    _sgu("causal", 4, 36 + 6 + 8, causal=True),
+    _sgu(
+        "causal_toeplitz_heads",
+        4,
+        2 * (6 + 6) + 8,
+        causal=True,
+        toeplitz=True,
+        num_heads=2,
+        kernel_initializer="glorot_uniform",
+        bias_initializer="zeros",
+    ),
+    LayerCase(
+        "spatial_gating_unit_gate_residual",
+        layers.SpatialGatingUnit,
+        {"sequence_length": 6},
+        (6, 8),
+        (6, 4),
+        36 + 6 + 8,
+        extra_inputs={"gate_residual": (6, 4)},
+    ),
+    LayerCase(
+        "tiny_attention",
+        layers.TinyAttention,
+        {"output_dim": 5, "attention_dim": 4},
+        (6, 8),
+        (6, 5),
+        8 * 12 + 12 + 4 * 5 + 5,
+    ),
+    LayerCase(
+        "tiny_attention_causal",
+        layers.TinyAttention,
+        {
+            "output_dim": 5,
+            "attention_dim": 4,
+            "causal": True,
+            "use_bias": False,
+        },
+        (6, 8),
+        (6, 5),
+        8 * 12 + 4 * 5,
+    ),
+    _block("plain", 8 * 12 + 12 + 6 * 8 + 8 + 16 + 36 + 6 + 12),
+    _block(
+        "amlp",
+        (8 * 12 + 12 + 6 * 8 + 8 + 16 + 11 + 6 + 12)
+        + (8 * 12 + 12 + 4 * 6 + 6),
+        attention_dim=4,
+        toeplitz=True,
+        drop_path_rate=0.2,
+    ),
+    _block(
+        "additive_causal",
+        8 * 12 + 12 + 12 * 8 + 8 + 16 + 36 + 6 + 24,
+        gate="additive",
+        causal=True,
+        activation="relu",
+    ),
+    LayerCase(
+        "stochastic_depth",
+        layers.StochasticDepth,
+        {"rate": 0.3, "seed": 1},
+        (6, 8),
+        (6, 8),
+        0,
+        takes_mask=False,
+    ),
+    LayerCase(
+        "patch_embedding",
+        layers.PatchEmbedding,
+        {"hidden_dim": 5, "patch_size": (2, 3)},
+        (4, 6, 3),
+        (4, 5),
+        (2 * 3 * 3) * 5 + 5,
+        takes_mask=False,
+        any_length=False,
+    ),
+]
+
+_NANO = {
+    "image_shape": (4, 6, 3),
+    "patch_size": (2, 3),
+    "num_layers": 2,
+    "hidden_dim": 8,
+    "intermediate_dim": 12,
+}
+_STEM = 18 * 8 + 8
+_BLOCK = (8 * 12 + 12) + (6 * 8 + 8) + 16 + (4 * 4 + 4 + 12)
+_ATTENTION = (8 * 12 + 12) + (4 * 6 + 6)
+
+
+def gmlp_nano(**changes):
+    """A gMLP image backbone of two small blocks."""
+    return models.GMLPBackbone(**{**_NANO, **changes})
+
+
+MODEL_CASES = [
+    ModelCase(
+        "gmlp_backbone",
+        lambda **dtype: gmlp_nano(
+            drop_path_rate=0.1, drop_path_schedule="linear", **dtype
+        ),
+        (4, 6, 3),
+        (4, 8),
+        _STEM + 2 * _BLOCK + 16,
+    ),
+    ModelCase(
+        "gmlp_image_classifier",
+        lambda **dtype: models.GMLPImageClassifier(
+            gmlp_nano(**dtype), num_classes=3, dropout_rate=0.1
+        ),
+        (4, 6, 3),
+        (3,),
+        _STEM + 2 * _BLOCK + 16 + 8 * 3 + 3,
+    ),
+    ModelCase(
+        "amlp_image_classifier",
+        lambda **dtype: models.GMLPImageClassifier(
+            gmlp_nano(attention_dim=4, **dtype), num_classes=3
+        ),
+        (4, 6, 3),
+        (3,),
+        _STEM + 2 * (_BLOCK + _ATTENTION) + 16 + 8 * 3 + 3,
+    ),
+]
+
+# Bases that are not models by themselves.
+ABSTRACT = {"Backbone", "ImageClassifier"}
+
+
+def as_model(case, **changes):
+    """The layer of a `LayerCase` as a Functional model, or a model's own."""
+    if isinstance(case, ModelCase):
+        return case.make(**changes)
+    inputs = keras.Input(case.input_shape, name="x")
+    others = {
+        name: keras.Input(shape, name=name)
+        for name, shape in case.extra_inputs.items()
+    }
+    outputs = case.make(**changes)(inputs, **others)
+    return keras.Model(
+        [inputs, *others.values()] if others else inputs, outputs
+    )
+
+
+def random_inputs(case, batch, rng):
+    """Inputs for `as_model(case)`: one array, or a list if there are more."""
+    shapes = [case.input_shape]
+    shapes += getattr(case, "extra_inputs", {}).values()
+    arrays = [rng.normal(size=(batch, *s)).astype("float32") for s in shapes]
+    return arrays if len(arrays) > 1 else arrays[0]
+
+
+def randomize(model, rng):
+    """Gives every weight a random value, so that nothing hides behind a 0."""
+    for weight in model.weights:
+        if weight.dtype.startswith("float"):
+            weight.assign(
+                weight + rng.normal(0, 0.3, weight.shape).astype("float32")
+            )
+    return model

@@ -1,0 +1,17 @@
+import keras
+
+from recipes import runs
+
+
+def test_new_folders_never_meet_old_ones(tmp_path):
+    folders = [runs.new_folder(tmp_path / "deep" / "run") for _ in range(3)]
+    assert [f.name for f in folders] == ["run", "run-2", "run-3"]
+    (folders[0] / "file").touch()
+    assert runs.new_folder(tmp_path / "deep" / "run").name == "run-4"
+
+
+def test_versions_name_the_backend():
+    versions = runs.versions()
+    assert versions["backend"] == keras.backend.backend()
+    assert versions["keras"] == keras.__version__
+    assert versions[versions["backend"]]

@@ -1,0 +1,124 @@
+"""The package keeps to Keras, and to one backend."""
+
+import ast
+import os
+import pathlib
+import subprocess
+import sys
+
+import keras
+import pytest
+
+import mlp_mixers
+
+PACKAGE = pathlib.Path(mlp_mixers.__file__).parent
+BACKENDS = {"tensorflow": "tensorflow", "jax": "jax", "torch": "torch"}
+
+
+def imports_of(path):
+    """Names of the modules that a file imports, at whatever depth."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
+def test_no_backend_is_imported_in_the_package():
+    for path in PACKAGE.rglob("*.py"):
+        for name in imports_of(path):
+            assert name.split(".")[0] not in BACKENDS, f"{path}: {name}"
+
+
+def test_backends_are_told_apart_only_in_ops():
+    for path in PACKAGE.rglob("*.py"):
+        if "backend.backend()" in path.read_text():
+            assert path.parent.name == "ops", path
+
+
+# What each floor may import, from the top of the house to the bottom.
+FLOORS = [
+    {"analysis", "data"},
+    {"models"},
+    {"training", "layers"},
+    {"ops"},
+]
+
+
+def test_files_import_only_from_floors_below():
+    level = {name: i for i, names in enumerate(FLOORS) for name in names}
+    for path in PACKAGE.rglob("*.py"):
+        own = path.relative_to(PACKAGE).parts[0]
+        for name in imports_of(path):
+            parts = name.split(".")
+            if own not in level or parts[0] != "mlp_mixers" or len(parts) < 2:
+                continue
+            other = parts[1]
+            assert other == own or level[other] > level[own], (
+                f"{path.relative_to(PACKAGE)} imports {name}"
+            )
+
+
+def python(code, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_only_the_chosen_backend_is_loaded():
+    """Import, build, train a step: the other backends stay out.
+
+    Keras itself imports JAX under the other two where it is installed.
+    """
+    backend = keras.backend.backend()
+    others = set(BACKENDS) - {backend, "jax"}
+    code = f"""
+import sys
+import numpy as np
+import mlp_mixers
+from mlp_mixers.models import GMLPImageClassifier
+model = GMLPImageClassifier.from_preset(
+    "gmlp_digits_nano", num_classes=2, num_layers=1, load_weights=False
+)
+model.compile("sgd")
+model.fit(np.zeros((2, 8, 8, 1)), np.zeros(2), verbose=0)
+loaded = {others!r} & set(sys.modules)
+assert not loaded, loaded
+"""
+    run = python(code, KERAS_BACKEND=backend)
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize(
+    ("missing", "expected"),
+    [
+        ({"tensorflow"}, "jax"),
+        ({"tensorflow", "jax"}, "torch"),
+        (set(), None),
+    ],
+)
+def test_an_installed_backend_is_chosen(missing, expected, tmp_path):
+    """Without KERAS_BACKEND, where Keras's default is not installed."""
+    code = """
+import importlib.util, os, runpy, sys
+real = importlib.util.find_spec
+missing = %r
+importlib.util.find_spec = (
+    lambda name, *rest: None if name in missing else real(name, *rest)
+)
+names = runpy.run_path(%r)
+names["choose_installed_backend"]()
+print(os.environ.get("KERAS_BACKEND"))
+"""
+    environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
+    run = subprocess.run(
+        [sys.executable, "-c", code % (missing, str(PACKAGE / "_backend.py"))],
+        env={**environment, "KERAS_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert run.stdout.strip() == str(expected), run.stderr
+    assert ("not installed" in run.stderr) == (expected is not None)
