@@ -1,0 +1,55 @@
+import math
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from mlp_mixers.training import AdamW
+from mlp_mixers.training import warmup_cosine
+from tests.cases import gmlp_nano
+
+
+def test_decays_matrices_and_spares_biases_and_norms():
+    """With zero gradients, a step multiplies by 1 - lr · decay or by 1."""
+    model = gmlp_nano(attention_dim=4)
+    for weight in model.weights:
+        weight.assign(np.ones(weight.shape))
+    optimizer = AdamW(0.1, weight_decay=0.5)
+    optimizer.apply(
+        [ops.zeros(w.shape) for w in model.weights], model.trainable_weights
+    )
+    for weight in model.weights:
+        expected = 0.95 if len(weight.shape) > 1 else 1.0
+        if weight.name == "spatial_bias":  # (heads, n), but a bias
+            expected = 1.0
+        value = ops.convert_to_numpy(weight)
+        np.testing.assert_allclose(value, expected, rtol=1e-6), weight.path
+
+
+def test_remembers_what_it_spares():
+    optimizer = AdamW(0.1, not_decayed=["bias"])
+    again = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
+    assert type(again) is AdamW
+    assert again.not_decayed == ("bias",)
+
+
+def test_warmup_cosine_is_its_formula():
+    rate = warmup_cosine(0.2, total_steps=100, warmup_steps=20)
+    for step in (0, 5, 20, 60, 100):
+        if step < 20:
+            expected = 0.2 * step / 20
+        else:
+            expected = 0.1 * (1 + math.cos(math.pi * (step - 20) / 80))
+        assert float(rate(step)) == pytest.approx(expected, abs=1e-6)
+
+
+def test_cosine_without_warmup():
+    rate = warmup_cosine(0.2, total_steps=100)
+    assert float(rate(0)) == pytest.approx(0.2)
+    assert float(rate(100)) == pytest.approx(0, abs=1e-6)
+
+
+def test_warmup_longer_than_training():
+    with pytest.raises(ValueError, match="warmup_steps=10, total_steps=10"):
+        warmup_cosine(0.1, total_steps=10, warmup_steps=10)
