@@ -6,6 +6,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from mlp_mixers.analysis.weights import spatial_weights
+from mlp_mixers.analysis.weights import walk
+from mlp_mixers.layers import PatchEmbedding
 
 
 def plot_spatial_weights(
@@ -25,8 +27,8 @@ def plot_spatial_weights(
             `None` draws up to six, first and last included.
         tokens: Which rows of W, as indices; `None` draws eight from the upper
             left to the lower right.
-        grid_shape: `(rows, columns)` of patches. `None` takes the model's
-            `grid_shape`, or its backbone's; a square if it has neither.
+        grid_shape: `(rows, columns)` of patches. `None` takes that of the
+            model's patch embedding; a square, or a line, if it has none.
         head: Which head, where there are several.
         path: File to save the picture to, `.png` for instance.
 
@@ -116,8 +118,15 @@ def plot_history(history, path=None):
 
 
 def _grid(model, grid_shape, n):
-    for owner in (model, getattr(model, "backbone", None)):
-        grid_shape = grid_shape or getattr(owner, "grid_shape", None)
+    if grid_shape is None:
+        grid_shape = next(
+            (
+                layer.grid_shape
+                for _, layer in walk(model)
+                if isinstance(layer, PatchEmbedding)
+            ),
+            None,
+        )
     if grid_shape is None:
         side = math.isqrt(n)
         grid_shape = (side, side) if side * side == n else (1, n)

@@ -24,7 +24,7 @@ def spatial_weights(model):
         ValueError: If the model contains no gating unit.
     """
     found = {}
-    for path, layer in _walk(model, ()):
+    for path, layer in walk(model):
         if isinstance(layer, SpatialGatingUnit):
             name = path[-2] if len(path) > 1 else path[-1]
             if name in found:  # two backbones in one model
@@ -38,9 +38,9 @@ def spatial_weights(model):
     return found
 
 
-def _walk(layer, above):
-    """Yields `(names from the top, layer)`, depth first, each layer once."""
+def walk(layer, above=()):
+    """Yields `(names from the top, layer)` for a layer and all inside it."""
     path = (*above, layer.name)
     yield path, layer
     for child in layer._layers:
-        yield from _walk(child, path)
+        yield from walk(child, path)

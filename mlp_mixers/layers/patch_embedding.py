@@ -18,6 +18,8 @@ class PatchEmbedding(keras.layers.Layer):
     the strided convolution that other libraries use here: `kernel` is its
     `(p, q, c, hidden_dim)` kernel reshaped to `(p·q·c, hidden_dim)`. Written
     as a product it is the same on every backend and quantises like any Dense.
+    Biases start uniform in ±1/√(p·q·c), as PyTorch starts that convolution,
+    so that a black patch is not a token of zeros.
 
     Args:
         hidden_dim: Width of a token.
@@ -54,9 +56,6 @@ class PatchEmbedding(keras.layers.Layer):
         self.hidden_dim = positive_integer(hidden_dim, "hidden_dim")
         self.patch_size = pair(patch_size, "patch_size")
         self.data_format = "channels_last"
-        self.dense = keras.layers.Dense(
-            self.hidden_dim, dtype=self.dtype_policy, name="dense"
-        )
 
     def build(self, images_shape):
         if len(images_shape) != 4:
@@ -68,7 +67,18 @@ class PatchEmbedding(keras.layers.Layer):
         self.grid_shape = patch_grid(images_shape[1:], self.patch_size)
         p, q = self.patch_size
         n = self.grid_shape[0] * self.grid_shape[1]
-        self.dense.build((None, n, p * q * images_shape[-1]))
+        pixels = p * q * images_shape[-1]
+        # A blank patch would become a token of zeros if biases were zero, and
+        # stay one through all blocks. The normalisations have slope 1/√ε
+        # there, and a few of them in a row overflow the gradient.
+        limit = pixels**-0.5
+        self.dense = keras.layers.Dense(
+            self.hidden_dim,
+            bias_initializer=keras.initializers.RandomUniform(-limit, limit),
+            dtype=self.dtype_policy,
+            name="dense",
+        )
+        self.dense.build((None, n, pixels))
 
     def call(self, images):
         (rows, columns), (p, q) = self.grid_shape, self.patch_size

@@ -1,3 +1,4 @@
+import keras
 import matplotlib.image
 import numpy as np
 import pytest
@@ -32,6 +33,12 @@ def test_each_picture_is_a_row_of_w_over_the_grid(model, tmp_path):
     marker = figure.axes[1].lines[0]
     assert (marker.get_xdata()[0], marker.get_ydata()[0]) == (1, 1)
     assert matplotlib.image.imread(tmp_path / "filters.png").std() > 0
+
+
+def test_finds_the_grid_of_a_model_inside_another(model):
+    wrapped = keras.Sequential([keras.layers.Rescaling(2.0), model])
+    wrapped.build((None, 4, 9, 3))
+    assert pictures(plot_spatial_weights(wrapped))[0].shape == (2, 3)
 
 
 def test_all_blocks_and_all_tokens_of_a_small_model(model):

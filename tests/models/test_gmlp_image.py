@@ -103,6 +103,20 @@ def test_blocks_start_differently_with_one_initializer():
     assert abs(first - second).max() > 0.1
 
 
+def test_black_images_have_ordinary_gradients():
+    """A token of zeros would multiply slopes of 1/√ε from block to block."""
+    model = GMLPImageClassifier(
+        gmlp_nano(num_layers=16, hidden_dim=16, intermediate_dim=96), 3
+    )
+    before = model.get_weights()
+    # A step of plain SGD at rate 1 moves a weight by its gradient.
+    model.compile(keras.optimizers.SGD(1.0))
+    model.fit(np.zeros((4, 4, 6, 3)), np.arange(4) % 3, verbose=0)
+    gradients = [a - b for a, b in zip(before, model.get_weights())]
+    assert max(abs(g).max() for g in gradients) < 10
+    assert all(np.isfinite(g).all() for g in gradients)
+
+
 def test_drop_path_rates():
     assert drop_path_rates(0.2, 3) == [0.2, 0.2, 0.2]
     np.testing.assert_allclose(drop_path_rates(0.2, 3, "linear"), [0, 0.1, 0.2])

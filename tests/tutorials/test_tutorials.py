@@ -1,0 +1,105 @@
+"""Every tutorial runs, as a script and as a notebook, and leaves pictures."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import keras
+import pytest
+
+REPOSITORY = pathlib.Path(__file__).parents[2]
+TUTORIALS = REPOSITORY / "tutorials"
+PICTURES = {
+    "01_from_attention_to_gating": [
+        "01_three_starts.png",
+        "01_who_reaches_whom.png",
+    ],
+    "02_gmlp_on_images": [
+        "02_patches.png",
+        "02_learning_curves.png",
+        "02_errors.png",
+        "02_spatial_filters.png",
+    ],
+}
+# Far more than they take, for a machine that has other work.
+TIMEOUT = 900
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def environment():
+    path = [str(REPOSITORY), os.environ.get("PYTHONPATH")]
+    return {
+        **os.environ,
+        "KERAS_BACKEND": keras.backend.backend(),
+        "PYTHONPATH": os.pathsep.join(filter(None, path)),
+        # PyTorch's idle threads would spin and slow each other down.
+        "OMP_WAIT_POLICY": "PASSIVE",
+    }
+
+
+def test_no_tutorial_is_forgotten():
+    assert {path.stem for path in TUTORIALS.glob("*.py")} == set(PICTURES)
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_tutorial_is_a_script(name, environment, tmp_path):
+    run(TUTORIALS / f"{name}.py", environment, tmp_path)
+    check_pictures(name, tmp_path)
+
+
+def test_solutions_of_the_second_tutorial_train(environment, tmp_path):
+    solutions = TUTORIALS / "solutions" / "02_gmlp_on_images.py"
+    output = run(solutions, environment, tmp_path)
+    assert "patch size 1" in output
+
+
+@pytest.mark.skipif(
+    keras.backend.backend() != "jax", reason="once, not for each backend"
+)
+@pytest.mark.parametrize("name", PICTURES)
+def test_tutorial_is_a_notebook(name, environment, monkeypatch, tmp_path):
+    jupytext = pytest.importorskip("jupytext")
+    nbclient = pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    for variable, value in environment.items():
+        monkeypatch.setenv(variable, value)
+    notebook = jupytext.read(TUTORIALS / f"{name}.py")
+    nbclient.NotebookClient(
+        notebook,
+        timeout=TIMEOUT,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(tmp_path)}},
+    ).execute()
+
+    check_pictures(name, tmp_path)
+    shown = [
+        output
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+        if "image/png" in output.get("data", {})
+    ]
+    assert len(shown) == len(PICTURES[name])
+
+
+def run(script, environment, folder):
+    """Runs a script in `folder` and returns what it printed."""
+    finished = subprocess.run(
+        [sys.executable, script],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+    )
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return finished.stdout
+
+
+def check_pictures(name, folder):
+    written = folder / "runs" / "tutorials"
+    assert {path.name for path in written.glob("*.png")} == set(PICTURES[name])
+    for picture in written.glob("*.png"):
+        assert picture.read_bytes().startswith(b"\x89PNG"), picture
