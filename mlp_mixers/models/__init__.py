@@ -1,9 +1,9 @@
 """Backbones and tasks: Functional Keras models made of the layers."""
 
-from mlp_mixers.models.base import Backbone
-from mlp_mixers.models.base import ImageClassifier
+from mlp_mixers.models.backbone import Backbone
 from mlp_mixers.models.gmlp_image import GMLPBackbone
 from mlp_mixers.models.gmlp_image import GMLPImageClassifier
+from mlp_mixers.models.image_classifier import ImageClassifier
 
 __all__ = [
     "Backbone",

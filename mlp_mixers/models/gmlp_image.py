@@ -8,8 +8,8 @@ from mlp_mixers.layers import GMLPBlock
 from mlp_mixers.layers import PatchEmbedding
 from mlp_mixers.layers.patch_embedding import check_data_format
 from mlp_mixers.layers.patch_embedding import patch_grid
-from mlp_mixers.models.base import Backbone
-from mlp_mixers.models.base import ImageClassifier
+from mlp_mixers.models.backbone import Backbone
+from mlp_mixers.models.image_classifier import ImageClassifier
 
 
 @keras.saving.register_keras_serializable(package="mlp_mixers")

@@ -1,109 +1,20 @@
-"""What all backbones share, and all image classifiers.
+"""What all image classifiers share."""
 
-The grammar is KerasHub's: a *backbone* turns inputs into features, a *task*
-puts a head on a backbone, both are Functional models built in `__init__`,
-and both come from a preset, `from_preset`, and go to one, `save_to_preset`.
-"""
-
-import difflib
-import inspect
 import logging
-import pathlib
 
 import keras
 
 from mlp_mixers.arguments import positive_integer
 from mlp_mixers.models import preset_folder
-from mlp_mixers.models.presets import PRESETS
+from mlp_mixers.models.backbone import Backbone
+from mlp_mixers.models.preset_lookup import ClassProperty
+from mlp_mixers.models.preset_lookup import arguments_of
+from mlp_mixers.models.preset_lookup import find_backbone
+from mlp_mixers.models.preset_lookup import subclass_named
+from mlp_mixers.models.preset_lookup import with_dtype
 from mlp_mixers.training.optimizer import AdamW
 
 logger = logging.getLogger("mlp_mixers")
-
-
-class _ClassProperty:
-    """A read-only property of the class itself."""
-
-    def __init__(self, getter):
-        self.getter = getter
-        self.__doc__ = getter.__doc__
-
-    def __get__(self, instance, owner):
-        return self.getter(owner)
-
-
-class Backbone(keras.Model):
-    """Base of the backbones: configuration, presets, nothing of a paper.
-
-    A subclass builds its graph in `__init__`, hands inputs and outputs to
-    `super().__init__`, keeps each argument as an attribute of the same name
-    and lists them in `get_config`.
-    """
-
-    def __init__(self, *args, dtype=None, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.dtype_policy = keras.dtype_policies.get(dtype)
-
-    def get_config(self):
-        # Not Functional's config, which would spell out every layer.
-        return {
-            "name": self.name,
-            "trainable": self.trainable,
-            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
-        }
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        return cls(**_with_dtype(config))
-
-    @classmethod
-    def from_preset(cls, preset, load_weights=True, **overrides):
-        """Builds the backbone that a preset describes.
-
-        Args:
-            preset: Name of a built-in preset (`list(cls.presets)`) or path of
-                a folder written by `save_to_preset`.
-            load_weights: Whether to load its weights; `False` starts from
-                random ones.
-            **overrides: Constructor arguments to use instead of the preset's.
-
-        Raises:
-            ValueError: If the preset is unknown or of another class, has no
-                weights to load, or its weights do not fit the overrides.
-
-        Example:
-
-        ```python
-        backbone = GMLPBackbone.from_preset(
-            "gmlp_tiny_224", load_weights=False, drop_path_rate=0.1
-        )
-        ```
-        """
-        folder, class_name, config = _find_backbone(preset, load_weights)
-        backbone_cls = _subclass_named(cls, class_name, preset)
-        _check_arguments(backbone_cls, overrides)
-        backbone = backbone_cls.from_config({**config, **overrides})
-        if load_weights:
-            preset_folder.read_weights(
-                backbone,
-                folder,
-                preset_folder.BACKBONE_WEIGHTS_FILE,
-                overrides,
-            )
-        return backbone
-
-    def save_to_preset(self, preset_dir):
-        """Writes configuration and weights into a folder for `from_preset`.
-
-        Args:
-            preset_dir: Path of the folder.
-        """
-        preset_folder.write_preset(preset_dir, self)
-
-    @_ClassProperty
-    def presets(cls):
-        """The built-in presets of this class and its subclasses, by name."""
-        names = {c.__name__ for c in _with_subclasses(cls)}
-        return {k: v for k, v in PRESETS.items() if v["class_name"] in names}
 
 
 class ImageClassifier(keras.Model):
@@ -209,7 +120,7 @@ class ImageClassifier(keras.Model):
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        config = _with_dtype(config)
+        config = with_dtype(config)
         if isinstance(config["backbone"], dict):
             config["backbone"] = keras.saving.deserialize_keras_object(
                 config["backbone"], custom_objects=custom_objects
@@ -245,15 +156,15 @@ class ImageClassifier(keras.Model):
         )
         ```
         """
-        folder, _, _ = _find_backbone(preset, load_weights)
+        folder, _, _ = find_backbone(preset, load_weights)
         saved = folder and preset_folder.read_description(
             folder, preset_folder.TASK_FILE
         )
         task_cls, config = cls, {}
         if saved:
-            task_cls = _subclass_named(cls, saved[0], preset)
-            config = _with_dtype(saved[1])
-        own = {k: kwargs[k] for k in kwargs if k in _arguments(task_cls)}
+            task_cls = subclass_named(cls, saved[0], preset)
+            config = with_dtype(saved[1])
+        own = {k: kwargs[k] for k in kwargs if k in arguments_of(task_cls)}
         for_backbone = {
             k: kwargs[k] for k in kwargs if k not in own or k == "dtype"
         }
@@ -295,77 +206,7 @@ class ImageClassifier(keras.Model):
         """
         preset_folder.write_preset(preset_dir, self.backbone, task=self)
 
-    @_ClassProperty
+    @ClassProperty
     def presets(cls):
         """The built-in presets that fit this class, by name."""
         return cls.backbone_cls.presets
-
-
-def _find_backbone(preset, load_weights):
-    """Returns `(folder or None, class name, config)` of a preset's backbone."""
-    if preset in PRESETS:
-        entry = PRESETS[preset]
-        if load_weights and entry["weights"] is None:
-            available = [k for k, v in PRESETS.items() if v["weights"]]
-            raise ValueError(
-                f"The preset {preset!r} has no public weights. Pass "
-                "`load_weights=False` to start from random ones. Presets "
-                f"with weights: {available or 'none yet'}"
-            )
-        return None, entry["class_name"], entry["config"]
-    folder = pathlib.Path(preset)
-    found = folder.is_dir() and preset_folder.read_description(
-        folder, preset_folder.BACKBONE_FILE
-    )
-    if found:
-        return folder, *found
-    if folder.is_dir():
-        raise ValueError(
-            f"The folder {str(folder)!r} is not a preset: it has no "
-            f"{preset_folder.BACKBONE_FILE}. `save_to_preset` writes one."
-        )
-    close = difflib.get_close_matches(str(preset), PRESETS, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    raise ValueError(
-        f"There is no preset and no folder of this name.{hint} Built-in "
-        f"presets: {list(PRESETS)}. Received: preset={str(preset)!r}"
-    )
-
-
-def _with_subclasses(cls):
-    yield cls
-    for subclass in cls.__subclasses__():
-        yield from _with_subclasses(subclass)
-
-
-def _subclass_named(cls, class_name, preset):
-    for candidate in _with_subclasses(cls):
-        if candidate.__name__ == class_name:
-            return candidate
-    raise ValueError(
-        f"The preset {str(preset)!r} holds a {class_name}, which is not a "
-        f"{cls.__name__}. Call `from_preset` on {class_name}."
-    )
-
-
-def _arguments(cls):
-    """The names that a constructor takes, `keras.Model`'s included."""
-    names = set(inspect.signature(cls.__init__).parameters)
-    return names - {"self", "args", "kwargs"} | {"name", "trainable"}
-
-
-def _check_arguments(cls, given):
-    unknown = set(given) - _arguments(cls)
-    if unknown:
-        raise ValueError(
-            f"{cls.__name__} has no argument {sorted(unknown)}. It takes "
-            f"{sorted(_arguments(cls))}."
-        )
-
-
-def _with_dtype(config):
-    """A copy of `config` with its dtype policy rebuilt."""
-    config = dict(config)
-    if isinstance(config.get("dtype"), dict):
-        config["dtype"] = keras.dtype_policies.deserialize(config["dtype"])
-    return config
