@@ -23,6 +23,8 @@ help:
 	@echo "make quickstart  train a gMLP on real digits with JAX; see runs/"
 	@echo "make test        tests on TensorFlow, JAX and PyTorch"
 	@echo "make test-all    the slow tests too"
+	@echo "make tests-slow  only the slow tests: tutorials, solutions"
+	@echo "make check-install  each backend installed alone"
 	@echo "make lint        ruff"
 	@echo "make lock        write $(LOCK) anew from the newest versions"
 	@echo "make clean       remove the environments"
@@ -56,8 +58,10 @@ tests-fast: .venv-test/installed
 	  echo "== $$backend"; \
 	  $(ENVIRONMENT) KERAS_BACKEND=$$backend $(PYTEST) -m "not slow and not across"; \
 	done
+ifeq ($(words $(BACKENDS)),3)
 	@echo "== across backends"
 	$(ENVIRONMENT) KERAS_BACKEND=jax $(PYTEST) -n 0 -m across
+endif
 
 tests-slow: .venv-test/installed
 	set -e; for backend in $(BACKENDS); do \
@@ -74,7 +78,7 @@ check-install:
 	    .venv-one/bin/python -m pip install --quiet $(WHEELS) -c $(LOCK) torch; fi; \
 	  .venv-one/bin/python -m pip install --quiet $(WHEELS) -c $(LOCK) -e ".[$$backend]"; \
 	  env -u KERAS_BACKEND KERAS_HOME=.venv-one $(ENVIRONMENT) \
-	    .venv-one/bin/python -m recipes.vision --epochs 2 --warmup-epochs 1 \
+	    .venv-one/bin/python -m recipes.vision --epochs 2 \
 	    --out .venv-one/run; \
 	done
 	rm -rf .venv-one

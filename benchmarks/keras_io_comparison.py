@@ -38,9 +38,8 @@ import keras  # isort: skip
 from mlp_mixers import data
 from mlp_mixers.layers import GMLPBlock
 from mlp_mixers.layers import PatchEmbedding
-from mlp_mixers.training import AdamW
-from mlp_mixers.training import warmup_cosine
 from recipes import runs
+from recipes import vision
 
 # Name: (residual from the normalised input, start of W).
 VARIANTS = {
@@ -63,18 +62,9 @@ class Size:
 SIZES = {4: Size(64, 384, 5), 16: Size(32, 192, 3)}  # by number of blocks
 
 
-@dataclasses.dataclass(frozen=True)
-class Recipe:
-    """That of `recipes/vision.py`, with fewer epochs."""
-
-    epochs: int = 25
-    batch_size: int = 32
-    learning_rate: float = 2e-3
-    warmup_epochs: float = 3.0
-    weight_decay: float = 0.05
-    clip_norm: float = 1.0
-    max_shift: int = 1
-    patch_size: int = 2
+PATCH_SIZE = 2
+# The recipe's own settings, with fewer epochs.
+TRAINING = vision.Training(epochs=25, warmup_fraction=0.12)
 
 
 @keras.saving.register_keras_serializable(package="benchmarks")
@@ -87,13 +77,13 @@ class NormalisedResidualBlock(GMLPBlock):
         return normed + self.output_dense(z)
 
 
-def build(variant, depth, recipe, split):
+def build(variant, depth, split):
     """Patches, `depth` blocks, a normalisation, the mean, a head."""
     normalised_residual, kernel_initializer = VARIANTS[variant]
     block_cls = NormalisedResidualBlock if normalised_residual else GMLPBlock
     size = SIZES[depth]
     images = keras.Input(split.train[0].shape[1:])
-    x = PatchEmbedding(size.hidden_dim, recipe.patch_size)(images)
+    x = PatchEmbedding(size.hidden_dim, PATCH_SIZE)(images)
     for _ in range(depth):
         x = block_cls(
             size.intermediate_dim, kernel_initializer=kernel_initializer
@@ -103,35 +93,26 @@ def build(variant, depth, recipe, split):
     return keras.Model(images, keras.layers.Dense(len(split.class_names))(x))
 
 
-def train(variant, depth, seed, recipe, split):
+def train(variant, depth, seed, split):
     """Trains one model and returns what is recorded of it."""
     keras.utils.clear_session()
     keras.utils.set_random_seed(seed)
-    model = build(variant, depth, recipe, split)
+    model = build(variant, depth, split)
     batches = data.ImageBatches(
         *split.train,
-        batch_size=recipe.batch_size,
-        max_shift=recipe.max_shift,
+        batch_size=TRAINING.batch_size,
+        max_shift=TRAINING.max_shift,
         seed=seed,
     )
-    rate = warmup_cosine(
-        recipe.learning_rate,
-        total_steps=len(batches) * recipe.epochs,
-        warmup_steps=int(len(batches) * recipe.warmup_epochs),
-    )
     model.compile(
-        AdamW(
-            rate,
-            weight_decay=recipe.weight_decay,
-            global_clipnorm=recipe.clip_norm,
-        ),
+        vision.optimizer(TRAINING, len(batches)),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
     )
     start = time.perf_counter()
     history = model.fit(
         batches,
-        epochs=recipe.epochs,
+        epochs=TRAINING.epochs,
         validation_data=split.validation,
         callbacks=[keras.callbacks.TerminateOnNaN()],
         verbose=0,
@@ -265,9 +246,8 @@ def main():
         "--report", action="store_true", help="only print what is there"
     )
     arguments = parser.parse_args()
-    recipe = Recipe()
     settings = {
-        "recipe": dataclasses.asdict(recipe),
+        "training": dataclasses.asdict(TRAINING),
         "sizes": {str(k): dataclasses.asdict(v) for k, v in SIZES.items()},
         "backend": keras.backend.backend(),
     }
@@ -279,7 +259,7 @@ def main():
     split = data.load_digits()
     start = time.perf_counter()
     for i, (variant, depth, seed) in enumerate(missing, 1):
-        run = train(variant, depth, seed, recipe, split)
+        run = train(variant, depth, seed, split)
         finished.append(run)
         write(arguments.out, settings, finished)
         spent = time.perf_counter() - start

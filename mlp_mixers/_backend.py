@@ -6,8 +6,9 @@ import os
 import pathlib
 import sys
 
-# In the order in which an install with several is resolved.
-MODULES = {"jax": "jax", "tensorflow": "tensorflow", "torch": "torch"}
+# The name of each backend and of its module are the same. The order is that in
+# which an install with several is resolved.
+BACKENDS = ("jax", "tensorflow", "torch")
 
 
 def configured_backend():
@@ -24,27 +25,37 @@ def choose_installed_backend():
     """Sets `KERAS_BACKEND` where Keras's own default is not installed.
 
     Keras falls back on TensorFlow when nobody names a backend, and fails
-    where only JAX or PyTorch is installed. `KERAS_BACKEND`, a backend that is
-    installed, and a Keras that is already imported are left alone. The choice
+    where only JAX or PyTorch is installed. A backend that was named or is
+    installed, and a Keras that is already imported, are left alone. The choice
     is said on stderr.
+
+    Raises:
+        ImportError: If `KERAS_BACKEND` names a backend that is not installed,
+            or none is.
     """
-    if "KERAS_BACKEND" in os.environ or "keras" in sys.modules:
+    if "keras" in sys.modules:
         return
-    wanted = configured_backend()
-    if _is_installed(MODULES.get(wanted, wanted)):
+    installed = [name for name in BACKENDS if _is_installed(name)]
+    if not installed:
+        raise ImportError(
+            "mlp_mixers needs one of JAX, TensorFlow or PyTorch. Install one, "
+            "for example with `pip install 'mlp_mixers[jax]'`."
+        )
+    named = os.environ.get("KERAS_BACKEND")
+    if named in BACKENDS and named not in installed:
+        raise ImportError(
+            f"KERAS_BACKEND={named}, and {named} is not installed. Install it "
+            f"with `pip install 'mlp_mixers[{named}]'`, or choose among what "
+            f"is there: {', '.join(installed)}."
+        )
+    default = configured_backend()
+    if named or default in installed or default not in BACKENDS:
         return
-    for backend, module in MODULES.items():
-        if _is_installed(module):
-            os.environ["KERAS_BACKEND"] = backend
-            print(
-                f"mlp_mixers: {wanted} is not installed and KERAS_BACKEND is "
-                f"not set; using {backend}.",
-                file=sys.stderr,
-            )
-            return
-    raise ImportError(
-        "mlp_mixers needs one of JAX, TensorFlow or PyTorch. Install one, for "
-        "example with `pip install 'mlp_mixers[jax]'`."
+    os.environ["KERAS_BACKEND"] = installed[0]
+    print(
+        f"mlp_mixers: {default} is not installed and KERAS_BACKEND is not "
+        f"set; using {installed[0]}.",
+        file=sys.stderr,
     )
 
 

@@ -1,6 +1,5 @@
 """What every recipe does around its training: folder, records, table."""
 
-import dataclasses
 import json
 import pathlib
 import platform
@@ -54,10 +53,8 @@ def record(folder, name, content):
     Args:
         folder: Path of the run.
         name: Name of the file.
-        content: Dictionary or dataclass.
+        content: Dictionary.
     """
-    if dataclasses.is_dataclass(content):
-        content = dataclasses.asdict(content)
     text = json.dumps(content, indent=2, default=str)
     (pathlib.Path(folder) / name).write_text(text + "\n")
 

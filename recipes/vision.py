@@ -33,10 +33,11 @@ from recipes import runs
 
 @dataclasses.dataclass
 class Model:
-    """A preset, and what to change in it."""
+    """A preset, and what to change in it (None: what the preset says)."""
 
     preset: str = "gmlp_digits_nano"
-    """Name of a preset; its image size gives way to the data's."""
+    """gmlp_digits_nano, amlp_digits_nano, gmlp_cifar_nano, gmlp_tiny_224 and
+    larger; its image size gives way to the data's."""
     patch_size: int | None = None
     """Side of a patch in pixels."""
     num_layers: int | None = None
@@ -48,7 +49,7 @@ class Model:
     attention_dim: int | None = None
     """Width of a tiny attention in every block (aMLP)."""
     gate: Literal["linear", "additive", "multiplicative", "split"] | None = None
-    """Which gate of the paper's ablation."""
+    """Which gate of the paper's ablation; split is the paper's choice."""
     num_heads: int | None = None
     """Number of spatial matrices in a block."""
     drop_path_rate: float | None = None
@@ -65,8 +66,8 @@ class Training:
     """Images in a step."""
     learning_rate: float = 2e-3
     """Highest learning rate: linear warm-up, then a cosine to zero."""
-    warmup_epochs: float = 3.0
-    """Length of the warm-up."""
+    warmup_fraction: float = 0.05
+    """Part of the training that warms up."""
     weight_decay: float = 0.05
     """Of AdamW; biases and normalisations are spared."""
     clip_norm: float = 1.0
@@ -107,7 +108,11 @@ def main(config):
     split = data.load_digits()
     model = build(config.model, split)
     folder = runs.new_folder(config.out)
-    runs.record(folder, "config.json", config)
+    # What was asked for, and every size that came of it.
+    asked = dataclasses.asdict(config)
+    runs.record(
+        folder, "config.json", {**asked, "built": model.backbone.get_config()}
+    )
     print(
         f"{model.name}: {model.count_params():,} parameters, "
         f"{len(split.train[0]):,} training images, "
@@ -141,18 +146,16 @@ def check(training):
             raise ValueError(
                 f"`{name}` must be positive. Received: {name}={value}"
             )
-    for name in ("warmup_epochs", "weight_decay", "clip_norm", "max_shift"):
+    for name in ("weight_decay", "clip_norm", "max_shift"):
         value = getattr(training, name)
         if not value >= 0:
             raise ValueError(
                 f"`{name}` must not be negative. Received: {name}={value}"
             )
-    if training.warmup_epochs >= training.epochs:
+    if not 0 <= training.warmup_fraction < 1:
         raise ValueError(
-            "The warm-up must be shorter than the training: lower "
-            "`warmup_epochs` or raise `epochs`. Received: "
-            f"warmup_epochs={training.warmup_epochs}, "
-            f"epochs={training.epochs}"
+            "`warmup_fraction` must lie in [0, 1). "
+            f"Received: warmup_fraction={training.warmup_fraction}"
         )
 
 
@@ -172,6 +175,22 @@ def build(model, split):
     )
 
 
+def optimizer(training, steps_per_epoch):
+    """AdamW with the rate, decay and clipping of a `Training`."""
+    rate = warmup_cosine(
+        training.learning_rate,
+        total_steps=steps_per_epoch * training.epochs,
+        warmup_steps=int(
+            steps_per_epoch * training.epochs * training.warmup_fraction
+        ),
+    )
+    return AdamW(
+        rate,
+        weight_decay=training.weight_decay,
+        global_clipnorm=training.clip_norm or None,
+    )
+
+
 def train(model, split, config):
     """Fits the model; returns the history, metric name to list of values."""
     settings = config.training
@@ -181,18 +200,7 @@ def train(model, split, config):
         max_shift=settings.max_shift,
         seed=config.seed,
     )
-    rate = warmup_cosine(
-        settings.learning_rate,
-        total_steps=len(batches) * settings.epochs,
-        warmup_steps=int(len(batches) * settings.warmup_epochs),
-    )
-    model.compile(
-        AdamW(
-            rate,
-            weight_decay=settings.weight_decay,
-            global_clipnorm=settings.clip_norm or None,
-        )
-    )
+    model.compile(optimizer(settings, len(batches)))
     history, bar = keras.callbacks.History(), ProgressBar()
     try:
         model.fit(
@@ -246,6 +254,7 @@ def cli():
     config = tyro.cli(
         Annotated[Config, tyro.conf.OmitArgPrefixes],
         description=__doc__,
+        prog="python -m recipes.vision",
     )
     try:
         main(config)

@@ -97,6 +97,30 @@ assert not loaded, loaded
     assert run.returncode == 0, run.stderr
 
 
+CHOOSE = """
+import importlib.util, os, runpy
+real = importlib.util.find_spec
+missing = {missing!r}
+importlib.util.find_spec = (
+    lambda name, *rest: None if name in missing else real(name, *rest)
+)
+runpy.run_path({path!r})["choose_installed_backend"]()
+print(os.environ.get("KERAS_BACKEND"))
+"""
+
+
+def choose(missing, folder, **environment):
+    """Chooses a backend in a process where some are not installed."""
+    path = str(PACKAGE / "_backend.py")
+    inherited = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
+    return subprocess.run(
+        [sys.executable, "-c", CHOOSE.format(missing=missing, path=path)],
+        env={**inherited, "KERAS_HOME": str(folder), **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
 @pytest.mark.parametrize(
     ("missing", "expected"),
     [
@@ -107,23 +131,25 @@ assert not loaded, loaded
 )
 def test_an_installed_backend_is_chosen(missing, expected, tmp_path):
     """Without KERAS_BACKEND, where Keras's default is not installed."""
-    code = """
-import importlib.util, os, runpy, sys
-real = importlib.util.find_spec
-missing = %r
-importlib.util.find_spec = (
-    lambda name, *rest: None if name in missing else real(name, *rest)
-)
-names = runpy.run_path(%r)
-names["choose_installed_backend"]()
-print(os.environ.get("KERAS_BACKEND"))
-"""
-    environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
-    run = subprocess.run(
-        [sys.executable, "-c", code % (missing, str(PACKAGE / "_backend.py"))],
-        env={**environment, "KERAS_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
+    run = choose(missing, tmp_path)
     assert run.stdout.strip() == str(expected), run.stderr
     assert ("not installed" in run.stderr) == (expected is not None)
+
+
+def test_the_setting_in_keras_json_counts(tmp_path):
+    (tmp_path / "keras.json").write_text('{"backend": "torch"}')
+    assert choose({"tensorflow"}, tmp_path).stdout.strip() == "None"
+    assert choose({"torch"}, tmp_path).stdout.strip() == "jax"
+
+
+def test_a_backend_that_is_named_and_missing(tmp_path):
+    run = choose({"torch"}, tmp_path, KERAS_BACKEND="torch")
+    assert "torch is not installed. Install it with `pip install" in run.stderr
+    assert "what is there: jax, tensorflow" in run.stderr
+    run = choose({"tensorflow"}, tmp_path, KERAS_BACKEND="torch")
+    assert run.stdout.strip() == "torch"
+
+
+def test_no_backend_at_all(tmp_path):
+    run = choose({"jax", "tensorflow", "torch"}, tmp_path)
+    assert "needs one of JAX, TensorFlow or PyTorch" in run.stderr

@@ -23,9 +23,10 @@ def test_model(case, tmp_path, rng):
 
 def test_every_public_layer_has_a_case():
     covered = {case.layer.__name__ for case in LAYER_CASES}
-    assert set(layers.__all__) == covered
+    assert set(layers.__all__) == covered, "add a LayerCase to tests/cases.py"
 
 
 def test_every_public_model_has_a_case():
     covered = {type(case.make()).__name__ for case in MODEL_CASES}
-    assert set(models.__all__) - ABSTRACT == covered
+    public = set(models.__all__) - ABSTRACT
+    assert public == covered, "add a ModelCase to tests/cases.py"

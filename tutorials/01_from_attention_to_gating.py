@@ -78,7 +78,7 @@ def show(figure, name):
 # is a row of $d$ numbers, its *channels*. One sequence is a matrix
 # $X \in \mathbb{R}^{n \times d}$. "Across channels" means along a row;
 # "across tokens", or *spatial*, means along a column. In the shapes beside the
-# code, b stands for the batch.
+# code, b stands for the batch; in formulas, $b$ is a bias.
 
 # %%
 batch, n, d = 2, 6, 16
@@ -466,14 +466,15 @@ show(figure, "01_three_starts.png")
 # **What to look at.** All three learn. `paper` is *not* the fastest here: its
 # first epochs go by before the tokens have begun to talk, and that is what
 # this little task needs first. `dense` mixes from the first step and is ahead.
-# The random gates of `large` are too large, and it falls behind `dense`.
+# The random gates of `large` are too large, and its loss stays above that of
+# `dense`. (One seed each; single seeds differ.)
 #
 # So eight blocks on 8x8 images do not need the paper's start. They are no
 # evidence against it either: the paper speaks of models with up to 144 blocks
 # and a million steps. What the start *guarantees* is easier to say. A
 # block begins as a plain feed-forward block, whatever the number of tokens.
-# The library keeps it as the default, and the next tutorial comes back to the
-# question with more seeds and more depth.
+# The library keeps it as the default. [docs/results.md](../docs/results.md) has
+# a study with more seeds and more depth.
 #
 # ## A little attention: aMLP
 #
@@ -543,7 +544,7 @@ show(figure, "01_who_reaches_whom.png")
 
 # %% [markdown]
 # **What to look at.** The fresh gMLP block is the diagonal alone. The other
-# two are not local: with large $W$ because the gate starts with random
+# two are not local: with the dense start because the gate begins with random
 # connections, in aMLP because of the attention.
 #
 # ## Summary

@@ -18,8 +18,8 @@ def plot_spatial_weights(
     Row i of W says how much token i takes from every other token. Laid out
     over the grid of patches it is the *filter* of that token, as the paper
     draws it (Sec. 3). There is a row of pictures for each block and a column
-    for each token, which a square marks. Red adds, blue subtracts; each block
-    has its own scale, written beside it.
+    for each token, which a square marks. Red adds, blue subtracts. Each block
+    has its own scale, written beside it: the 99th percentile of what is drawn.
 
     Args:
         model: A model with gating units.
@@ -55,9 +55,10 @@ def plot_spatial_weights(
     axes = figure.subplots(len(blocks), len(tokens), squeeze=False)
     for row, block in zip(axes, blocks):
         w = weights[names[block]][head]
-        limit = max(abs(w[tokens]).max(), 1e-12)
+        # Not the largest value, which alone could bleach all others.
+        limit = max(np.percentile(abs(w[tokens]), 99), 1e-12)
         for axis, token in zip(row, tokens):
-            axis.imshow(
+            image = axis.imshow(
                 w[token].reshape(rows, columns),
                 cmap="RdBu_r",
                 vmin=-limit,
@@ -75,7 +76,13 @@ def plot_spatial_weights(
         row[0].set_ylabel(f"{names[block]}\n±{limit:.2g}", fontsize=8)
     for axis, token in zip(axes[0], tokens):
         axis.set_title(f"token {token}", fontsize=8)
-    figure.suptitle("Spatial weights: from where each token takes", fontsize=10)
+    bar = figure.colorbar(image, ax=axes, aspect=40, shrink=0.8)
+    bar.set_ticks([-limit, 0, limit], labels=["subtracts", "0", "adds"])
+    figure.suptitle(
+        f"Spatial weights: what each token (square) takes from every place, "
+        f"for {len(tokens)} of {n} tokens",
+        fontsize=10,
+    )
     return _save(figure, path)
 
 

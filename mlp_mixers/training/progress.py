@@ -52,5 +52,5 @@ class ProgressBar(keras.callbacks.Callback):
 
     def close(self):
         """Leaves the terminal as it was, also after an interruption."""
-        if self._bar is not None:
+        if self._bar is not None and self._is_terminal:
             self._bar.stop()

@@ -19,7 +19,12 @@ def model(rng):
 
 def pictures(figure):
     """The arrays that are drawn, by row and column."""
-    return [axis.images[0].get_array() for axis in figure.axes]
+    return [axis.images[0].get_array() for axis in filters(figure)]
+
+
+def filters(figure):
+    """The axes of the pictures; the last one is the colour bar."""
+    return figure.axes[:-1]
 
 
 def test_each_picture_is_a_row_of_w_over_the_grid(model, tmp_path):
@@ -42,15 +47,15 @@ def test_finds_the_grid_of_a_model_inside_another(model):
 
 
 def test_all_blocks_and_all_tokens_of_a_small_model(model):
-    assert len(plot_spatial_weights(model).axes) == 2 * 6
+    assert len(pictures(plot_spatial_weights(model))) == 2 * 6
 
 
 def test_scale_is_symmetric_and_one_for_a_block(model):
     figure = plot_spatial_weights(model, blocks=[0])
     w = np.array(model.backbone.blocks[0].gating_unit.get_weights()[0])[0]
-    for axis in figure.axes:
+    for axis in filters(figure):
         low, high = axis.images[0].get_clim()
-        np.testing.assert_allclose([-low, high], abs(w).max())
+        np.testing.assert_allclose([-low, high], np.percentile(abs(w), 99))
 
 
 def test_fresh_model_can_be_drawn():

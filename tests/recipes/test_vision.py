@@ -49,6 +49,7 @@ def test_the_default_run_reads_digits(tmp_path):
     assert len(history["val_accuracy"]) == results["epochs"] == 60
     config = json.loads((folder / "config.json").read_text())
     assert config["model"]["preset"] == "gmlp_digits_nano"
+    assert config["built"]["hidden_dim"] == 64
     for picture in ("learning_curves.png", "spatial_filters.png"):
         assert (folder / picture).stat().st_size > 10_000
 
@@ -58,7 +59,7 @@ def test_options_reach_the_model(tmp_path):
         model=vision.Model(
             preset="amlp_digits_nano", num_layers=1, hidden_dim=8, gate="split"
         ),
-        training=vision.Training(epochs=1, batch_size=500, warmup_epochs=0),
+        training=vision.Training(epochs=1, batch_size=500),
         out=tmp_path / "run",
     )
     results = vision.main(settings)
@@ -94,7 +95,7 @@ def test_the_same_seed_gives_the_same_start_and_order():
         ({"epochs": 0}, "epochs=0"),
         ({"batch_size": -1}, "batch_size=-1"),
         ({"learning_rate": float("nan")}, "learning_rate=nan"),
-        ({"warmup_epochs": 60}, "lower `warmup_epochs` or raise `epochs`"),
+        ({"warmup_fraction": 1.0}, "warmup_fraction=1.0"),
         ({"max_shift": -1}, "max_shift=-1"),
     ],
 )
@@ -118,7 +119,7 @@ def test_loss_that_explodes_is_said(tmp_path):
     settings = vision.Config(
         model=vision.Model(num_layers=1),
         training=vision.Training(
-            epochs=2, learning_rate=1e30, warmup_epochs=0, clip_norm=0
+            epochs=2, learning_rate=1e30, warmup_fraction=0, clip_norm=0
         ),
         out=tmp_path / "run",
     )
