@@ -46,6 +46,50 @@ def pair(value, name):
     return tuple(int(v) for v in values)
 
 
+def positive_number(value, name):
+    """Returns `value` as a `float`.
+
+    Raises:
+        ValueError: If `value` is anything but a number above zero.
+    """
+    if not _is_number(value) or not value > 0:
+        raise ValueError(
+            f"`{name}` must be a positive number. Received: {name}={value!r}"
+        )
+    return float(value)
+
+
+def drop_rate(value, name):
+    """Returns the probability `value` as a `float`.
+
+    Raises:
+        ValueError: If `value` is anything but a number in [0, 1).
+    """
+    if not _is_number(value) or not 0 <= value < 1:
+        raise ValueError(
+            f"`{name}` is a probability of dropping and must lie in [0, 1). "
+            f"Received: {name}={value!r}"
+        )
+    return float(value)
+
+
+def boolean(value, name):
+    """Returns `value` as a `bool`.
+
+    Raises:
+        ValueError: If `value` is anything but true or false. `"no"` is not.
+    """
+    if value not in (True, False):
+        raise ValueError(
+            f"`{name}` must be `True` or `False`. Received: {name}={value!r}"
+        )
+    return bool(value)
+
+
+def _is_number(value):
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
 def _is_positive_integer(value):
     # `True` is an integer to Python, and a slip to everyone else.
     return (

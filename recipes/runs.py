@@ -1,6 +1,7 @@
 """What every recipe does around its training: folder, records, table."""
 
 import json
+import os
 import pathlib
 import platform
 
@@ -22,13 +23,15 @@ def new_folder(wanted):
     Returns:
         The `pathlib.Path` of a folder that did not exist before.
     """
-    wanted = pathlib.Path(wanted)
+    wanted = pathlib.Path(os.path.abspath(wanted))
+    # Outside the loop, where "exists" can only mean the folder itself.
+    wanted.parent.mkdir(parents=True, exist_ok=True)
     number = 1
     while True:
         name = wanted.name if number == 1 else f"{wanted.name}-{number}"
         folder = wanted.with_name(name)
         try:
-            folder.mkdir(parents=True)
+            folder.mkdir()
             return folder
         except FileExistsError:
             number += 1

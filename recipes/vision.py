@@ -101,7 +101,7 @@ def main(config):
 
     Raises:
         ValueError: If a setting is out of range.
-        FloatingPointError: If the loss becomes NaN.
+        FloatingPointError: If the loss becomes NaN or infinite.
     """
     check(config.training)
     keras.utils.set_random_seed(config.seed)
@@ -208,6 +208,7 @@ def train(model, split, config):
             epochs=settings.epochs,
             validation_data=split.validation,
             callbacks=[bar, keras.callbacks.TerminateOnNaN(), history],
+            shuffle=False,  # the batches are shuffled, by our seed
             verbose=0,
         )
     except KeyboardInterrupt:
@@ -216,10 +217,10 @@ def train(model, split, config):
         print("Interrupted: what has been trained so far is saved.")
     finally:
         bar.close()
-    if math.isnan(history.history["loss"][-1]):
+    if not math.isfinite(history.history["loss"][-1]):
         raise FloatingPointError(
-            "The loss became NaN. Lower the learning rate, lengthen the "
-            "warm-up or clip gradients harder."
+            "The loss became NaN or infinite. Lower the learning rate, "
+            "lengthen the warm-up or clip gradients harder."
         )
     return history.history
 
@@ -258,8 +259,10 @@ def cli():
     )
     try:
         main(config)
-    except (ValueError, FloatingPointError) as error:
+    except (ValueError, FloatingPointError, OSError) as error:
         sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("Interrupted before the first epoch: there is no model.")
 
 
 if __name__ == "__main__":

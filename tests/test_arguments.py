@@ -1,8 +1,31 @@
 import numpy as np
 import pytest
 
+from mlp_mixers.arguments import boolean
+from mlp_mixers.arguments import drop_rate
 from mlp_mixers.arguments import pair
 from mlp_mixers.arguments import positive_integer
+from mlp_mixers.arguments import positive_number
+
+
+@pytest.mark.parametrize(
+    ("check", "good", "bad"),
+    [
+        (boolean, [True, False, np.True_], ["no", None, 2]),
+        (positive_number, [1e-5, 1, np.float32(2)], [0, -1, "1", True, None]),
+        (
+            drop_rate,
+            [0, 0.5, np.float32(0.9)],
+            [1, -0.1, "0.1", None, float("nan")],
+        ),
+    ],
+)
+def test_other_checks(check, good, bad):
+    for value in good:
+        assert check(value, "n") == value
+    for value in bad:
+        with pytest.raises(ValueError, match=f"Received: n={value!r}"):
+            check(value, "n")
 
 
 def test_numbers_from_numpy_become_pythons():

@@ -41,10 +41,16 @@ def plot_spatial_weights(
     """
     weights = spatial_weights(model)
     names = list(weights)
-    n = weights[names[0]].shape[-1]
     heads = weights[names[0]].shape[0]
-    rows, columns = _grid(model, grid_shape, n)
     blocks = _chosen(blocks, len(names), 6, "blocks")
+    sizes = {names[block]: weights[names[block]].shape[-1] for block in blocks}
+    if len(set(sizes.values())) > 1:
+        raise ValueError(
+            "Blocks with different numbers of tokens do not fit into one "
+            f"picture: choose `blocks`. Received: {sizes}"
+        )
+    n = sizes[names[blocks[0]]]
+    rows, columns = _grid(model, grid_shape, n)
     tokens = _chosen(tokens, n, 8, "tokens")
     if not 0 <= head < heads:
         raise ValueError(f"The model has {heads} heads. Received: head={head}")
@@ -150,6 +156,11 @@ def _chosen(indices, count, at_most, name):
     if indices is None:
         spread = np.linspace(0, count - 1, min(at_most, count))
         return [round(float(i)) for i in spread]
+    if not isinstance(indices, (list, tuple, range)) or not len(indices):
+        raise ValueError(
+            f"`{name}` must be a list of one index or more. "
+            f"Received: {name}={indices!r}"
+        )
     for index in indices:
         if not -count <= index < count:
             raise ValueError(

@@ -2,6 +2,7 @@
 
 import keras
 
+from mlp_mixers.layers import GMLPBlock
 from mlp_mixers.layers import SpatialGatingUnit
 
 
@@ -25,11 +26,15 @@ def spatial_weights(model):
     """
     found = {}
     for path, layer in walk(model):
-        if isinstance(layer, SpatialGatingUnit):
-            name = path[-2] if len(path) > 1 else path[-1]
+        for name, unit in _unit_of(path, layer):
+            if not unit.built:
+                raise ValueError(
+                    "The model has no weights yet: build it, or call it once. "
+                    f"Received: model={model!r}"
+                )
             if name in found:  # two backbones in one model
-                name = "/".join(path[:-1])
-            found[name] = keras.ops.convert_to_numpy(layer.spatial_matrix())
+                name = "/".join(path)
+            found[name] = keras.ops.convert_to_numpy(unit.spatial_matrix())
     if not found:
         raise ValueError(
             "The model contains no `SpatialGatingUnit`. "
@@ -38,9 +43,18 @@ def spatial_weights(model):
     return found
 
 
+def _unit_of(path, layer):
+    """Yields `(name, unit)` for a block, and for a unit that is in none."""
+    if isinstance(layer, GMLPBlock):
+        yield path[-1], layer.gating_unit
+    elif isinstance(layer, SpatialGatingUnit):
+        yield path[-1], layer
+
+
 def walk(layer, above=()):
     """Yields `(names from the top, layer)` for a layer and all inside it."""
     path = (*above, layer.name)
     yield path, layer
-    for child in layer._layers:
+    # A block speaks for its parts.
+    for child in [] if isinstance(layer, GMLPBlock) else layer._layers:
         yield from walk(child, path)

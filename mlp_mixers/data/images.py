@@ -5,6 +5,8 @@ import dataclasses
 import keras
 import numpy as np
 
+from mlp_mixers.arguments import positive_integer
+
 # The one split of the digits, so that results can be compared.
 DIGITS_SEED = 0
 
@@ -79,7 +81,9 @@ class ImageBatches(keras.utils.PyDataset):
     """Shuffled, shifted batches whose every draw follows from the seed.
 
     The order of an epoch and the shift of a sample in it are functions of
-    (seed, epoch, sample), so a run can be repeated, and an epoch too.
+    (seed, epoch, sample), so a run can be repeated, and an epoch too. Pass
+    `shuffle=False` to `fit`, which would shuffle the batches once more, with
+    random numbers of its own.
 
     Args:
         images: Array of shape `(samples, height, width, channels)`.
@@ -105,19 +109,25 @@ class ImageBatches(keras.utils.PyDataset):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        images, labels = np.asarray(images), np.asarray(labels)
+        if images.ndim != 4:
+            raise ValueError(
+                "Images must have shape (samples, height, width, channels). "
+                f"Received: images.shape={images.shape}"
+            )
         if len(images) == 0 or len(images) != len(labels):
             raise ValueError(
                 "There must be at least one image, and a label for each. "
                 f"Received: {len(images)} images, {len(labels)} labels"
             )
-        if batch_size < 1 or max_shift < 0:
+        if not isinstance(max_shift, int) or max_shift < 0:
             raise ValueError(
-                "`batch_size` must be positive and `max_shift` not negative. "
-                f"Received: batch_size={batch_size}, max_shift={max_shift}"
+                "`max_shift` must be an integer and not negative. "
+                f"Received: max_shift={max_shift!r}"
             )
         self.images = images
         self.labels = labels
-        self.batch_size = batch_size
+        self.batch_size = positive_integer(batch_size, "batch_size")
         self.shuffle = shuffle
         self.max_shift = max_shift
         self.seed = seed

@@ -1,12 +1,17 @@
 """The blocks that models stack."""
 
 import keras
+from keras import ops
 
+from mlp_mixers.arguments import drop_rate
 from mlp_mixers.arguments import positive_integer
+from mlp_mixers.arguments import positive_number
 from mlp_mixers.layers.spatial_gating_unit import MULTIPLYING_GATES
 from mlp_mixers.layers.spatial_gating_unit import SpatialGatingUnit
 from mlp_mixers.layers.stochastic_depth import StochasticDepth
 from mlp_mixers.layers.tiny_attention import TinyAttention
+from mlp_mixers.ops import check_padding_mask
+from mlp_mixers.ops import zero_padding
 
 
 @keras.saving.register_keras_serializable(package="mlp_mixers")
@@ -97,12 +102,12 @@ class GMLPBlock(keras.layers.Layer):
         self.attention_dim = positive_integer(
             attention_dim, "attention_dim", optional=True
         )
-        self.drop_path_rate = drop_path_rate
-        self.epsilon = epsilon
+        self.drop_path_rate = drop_rate(drop_path_rate, "drop_path_rate")
+        self.epsilon = positive_number(epsilon, "epsilon")
         self.supports_masking = True
         common = {"dtype": self.dtype_policy}
         self.norm = keras.layers.LayerNormalization(
-            epsilon=epsilon, name="norm", **common
+            epsilon=self.epsilon, name="norm", **common
         )
         # U, with σ
         self.intermediate_dense = keras.layers.Dense(
@@ -132,7 +137,7 @@ class GMLPBlock(keras.layers.Layer):
             **common,
         )
         self.drop_path = StochasticDepth(
-            drop_path_rate, name="drop_path", **common
+            self.drop_path_rate, name="drop_path", **common
         )
 
     @property
@@ -142,7 +147,14 @@ class GMLPBlock(keras.layers.Layer):
         return self.intermediate_dim // halves
 
     def build(self, x_shape):
+        if len(x_shape) != 3:
+            raise ValueError(
+                f"{type(self).__name__} expects inputs of shape "
+                f"`(batch, n, channels)`. Received: x.shape={x_shape}"
+            )
+        self.input_spec = keras.InputSpec(ndim=3, axes={-1: x_shape[-1]})
         self.norm.build(x_shape)
+        self.drop_path.build(x_shape)
         self.intermediate_dense.build(x_shape)
         self.gating_unit.build((*x_shape[:-1], self.intermediate_dim))
         if self.attention:
@@ -154,7 +166,10 @@ class GMLPBlock(keras.layers.Layer):
         self.output_dense.build((*x_shape[:-1], self.gate_dim))
 
     def call(self, x, mask=None, training=False):
-        normed = self.norm(x)
+        check_padding_mask(mask, x.shape, type(self).__name__)
+        x = ops.cast(x, self.compute_dtype)
+        # Padding is zero for all that follows, and itself in the sum.
+        normed = self.norm(zero_padding(x, mask))
         z = self.intermediate_dense(normed)  # (b, n, e)
         attended = self.attention(normed, mask=mask) if self.attention else None
         z = self.gating_unit(

@@ -17,7 +17,7 @@ class PatchEmbedding(keras.layers.Layer):
     The patches go row by row, from the upper left. The weights are those of
     the strided convolution that other libraries use here: `kernel` is its
     `(p, q, c, hidden_dim)` kernel reshaped to `(p·q·c, hidden_dim)`. Written
-    as a product it is the same on every backend and quantises like any Dense.
+    as a product it is the same on every backend.
     Biases start uniform in ±1/√(p·q·c), as PyTorch starts that convolution,
     so that a black patch is not a token of zeros.
 
@@ -65,6 +65,8 @@ class PatchEmbedding(keras.layers.Layer):
                 f"Received: images.shape={images_shape}"
             )
         self.grid_shape = patch_grid(images_shape[1:], self.patch_size)
+        # Another size would be cut on the wrong grid.
+        self.input_spec = keras.InputSpec(shape=(None, *images_shape[1:]))
         p, q = self.patch_size
         n = self.grid_shape[0] * self.grid_shape[1]
         pixels = p * q * images_shape[-1]
@@ -117,14 +119,20 @@ def patch_grid(image_shape, patch_size):
         ValueError: If a size is unknown or does not divide.
     """
     patch_size = pair(patch_size, "patch_size")
-    if len(image_shape) != 3 or any(size is None for size in image_shape):
+    if not isinstance(image_shape, (tuple, list)) or len(image_shape) != 3:
+        raise ValueError(
+            "`image_shape` must be (height, width, channels). "
+            f"Received: image_shape={image_shape!r}"
+        )
+    if any(size is None for size in image_shape):
         raise ValueError(
             "An image model learns weights for each pair of patches, so "
             "height, width and channels must be known: resize or crop the "
             "images to one size. "
-            f"Received: image_shape={tuple(image_shape)}, expected "
-            "(height, width, channels)"
+            f"Received: image_shape={tuple(image_shape)}"
         )
+    for size in image_shape:
+        positive_integer(size, "each of image_shape")
     if image_shape[0] % patch_size[0] or image_shape[1] % patch_size[1]:
         raise ValueError(
             "The image must divide into whole patches: resize, crop or pad "

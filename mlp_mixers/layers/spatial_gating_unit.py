@@ -10,7 +10,9 @@ import keras
 from keras import initializers
 from keras import ops
 
+from mlp_mixers.arguments import boolean
 from mlp_mixers.arguments import positive_integer
+from mlp_mixers.arguments import positive_number
 from mlp_mixers.ops import check_padding_mask
 from mlp_mixers.ops import spatial_product
 from mlp_mixers.ops import toeplitz_matrix
@@ -118,14 +120,14 @@ class SpatialGatingUnit(keras.layers.Layer):
         )
         self.gate = gate
         self.num_heads = positive_integer(num_heads, "num_heads")
-        self.toeplitz = toeplitz
-        self.causal = causal
-        self.epsilon = epsilon
+        self.toeplitz = boolean(toeplitz, "toeplitz")
+        self.causal = boolean(causal, "causal")
+        self.epsilon = positive_number(epsilon, "epsilon")
         self.kernel_initializer = initializers.get(kernel_initializer)
         self.bias_initializer = initializers.get(bias_initializer)
         self.supports_masking = True
         self.norm = keras.layers.LayerNormalization(
-            epsilon=epsilon, dtype=self.dtype_policy, name="norm"
+            epsilon=self.epsilon, dtype=self.dtype_policy, name="norm"
         )
 
     def build(self, x_shape, gate_residual_shape=None):
@@ -143,6 +145,7 @@ class SpatialGatingUnit(keras.layers.Layer):
                 f"Received: sequence_length=None, x.shape={x_shape}"
             )
         channels = self._check_channels(x_shape[-1])
+        self.input_spec = keras.InputSpec(ndim=3, axes={-1: x_shape[-1]})
         self._n = n
         self._check_length(x_shape[1])
         self._check_gate_residual(x_shape, gate_residual_shape)
@@ -163,6 +166,8 @@ class SpatialGatingUnit(keras.layers.Layer):
         check_padding_mask(mask, x.shape, type(self).__name__)
         if gate_residual is not None:
             self._check_gate_residual(x.shape, gate_residual.shape)
+        # First of all, so that not even NaN in the padding gets anywhere.
+        x = zero_padding(x, mask)
         if self.gate == "split":
             z1, z2 = ops.split(x, 2, axis=-1)  # (b, n, e/2) each
         else:

@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from mlp_mixers.arguments import drop_rate
+
 
 @keras.saving.register_keras_serializable(package="mlp_mixers")
 class StochasticDepth(keras.layers.Layer):
@@ -38,12 +40,7 @@ class StochasticDepth(keras.layers.Layer):
 
     def __init__(self, rate=0.0, seed=None, **kwargs):
         super().__init__(**kwargs)
-        if not 0 <= rate < 1:
-            raise ValueError(
-                "`rate` is the probability of dropping the branch and must "
-                f"lie in [0, 1). Received: rate={rate}"
-            )
-        self.rate = rate
+        self.rate = drop_rate(rate, "rate")
         self.seed = seed
         self.supports_masking = True
         self.seed_generator = (
@@ -55,6 +52,7 @@ class StochasticDepth(keras.layers.Layer):
         self.built = True
 
     def call(self, x, training=False):
+        x = ops.cast(x, self.compute_dtype)
         if not training or self.rate == 0:
             return x
         keep = 1 - self.rate
@@ -64,7 +62,8 @@ class StochasticDepth(keras.layers.Layer):
             dtype="float32",
             seed=self.seed_generator,
         )
-        return x * ops.cast(ops.cast(draws < keep, "float32") / keep, x.dtype)
+        scale = ops.cast(draws < keep, "float32") / keep
+        return x * ops.cast(scale, x.dtype)
 
     def compute_output_shape(self, x_shape):
         return x_shape

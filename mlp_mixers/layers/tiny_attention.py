@@ -6,6 +6,7 @@ Letters: b batch, n and m tokens (n asks, m answers), a `attention_dim`.
 import keras
 from keras import ops
 
+from mlp_mixers.arguments import boolean
 from mlp_mixers.arguments import positive_integer
 from mlp_mixers.ops import check_padding_mask
 from mlp_mixers.ops import masked_softmax
@@ -69,8 +70,8 @@ class TinyAttention(keras.layers.Layer):
         super().__init__(**kwargs)
         self.output_dim = positive_integer(output_dim, "output_dim")
         self.attention_dim = positive_integer(attention_dim, "attention_dim")
-        self.causal = causal
-        self.use_bias = use_bias
+        self.causal = boolean(causal, "causal")
+        self.use_bias = boolean(use_bias, "use_bias")
         self.supports_masking = True
         self.qkv_dense = keras.layers.Dense(
             3 * self.attention_dim,
@@ -91,11 +92,14 @@ class TinyAttention(keras.layers.Layer):
                 f"{type(self).__name__} expects inputs of shape "
                 f"`(batch, n, channels)`. Received: x.shape={x_shape}"
             )
+        self.input_spec = keras.InputSpec(ndim=3, axes={-1: x_shape[-1]})
         self.qkv_dense.build(x_shape)
         self.output_dense.build((*x_shape[:-1], self.attention_dim))
 
     def call(self, x, mask=None):
         check_padding_mask(mask, x.shape, type(self).__name__)
+        # A weight of zero is not enough: 0 · NaN is NaN.
+        x = zero_padding(x, mask)
         q, k, v = ops.split(self.qkv_dense(x), 3, axis=-1)  # (b, n, a) each
         scores = ops.matmul(
             q * self.attention_dim**-0.5, ops.transpose(k, (0, 2, 1))

@@ -8,6 +8,9 @@ and both come from a preset, `from_preset`, and go to one, `save_to_preset`.
 import keras
 
 from mlp_mixers.models import preset_folder
+from mlp_mixers.models.freezing import freeze
+from mlp_mixers.models.freezing import frozen_config
+from mlp_mixers.models.freezing import split_frozen
 from mlp_mixers.models.preset_lookup import ClassProperty
 from mlp_mixers.models.preset_lookup import check_arguments
 from mlp_mixers.models.preset_lookup import find_backbone
@@ -26,8 +29,11 @@ class Backbone(keras.Model):
     """
 
     def __init__(self, *args, dtype=None, **kwargs):
+        check_arguments(type(self), set(kwargs) - {"inputs", "outputs"})
         super().__init__(*args, **kwargs)
         self.dtype_policy = keras.dtype_policies.get(dtype)
+        if not kwargs.get("trainable", True):
+            self.trainable = False  # the layers too
 
     def get_config(self):
         # Not Functional's config, which would spell out every layer.
@@ -35,11 +41,13 @@ class Backbone(keras.Model):
             "name": self.name,
             "trainable": self.trainable,
             "dtype": keras.dtype_policies.serialize(self.dtype_policy),
+            **frozen_config(self),
         }
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        return cls(**with_dtype(config))
+        config, frozen = split_frozen(with_dtype(config))
+        return freeze(cls(**config), frozen)
 
     @classmethod
     def from_preset(cls, preset, load_weights=True, **overrides):

@@ -2,6 +2,7 @@
 
 import keras
 
+from mlp_mixers.arguments import drop_rate
 from mlp_mixers.arguments import pair
 from mlp_mixers.arguments import positive_integer
 from mlp_mixers.layers import GMLPBlock
@@ -94,21 +95,27 @@ class GMLPBackbone(Backbone):
         **kwargs,
     ):
         check_data_format(data_format)
-        image_shape = tuple(image_shape)
         patch_size = pair(patch_size, "patch_size")
         grid_shape = patch_grid(image_shape, patch_size)
+        image_shape = tuple(int(size) for size in image_shape)
+        hidden_dim = positive_integer(hidden_dim, "hidden_dim")
+        drop_path_rate = drop_rate(drop_path_rate, "drop_path_rate")
         num_layers = positive_integer(num_layers, "num_layers")
         rates = drop_path_rates(drop_path_rate, num_layers, drop_path_schedule)
 
         # === Layers ===
         patch_embedding = PatchEmbedding(
-            hidden_dim, patch_size, dtype=dtype, name="patch_embedding"
+            hidden_dim,
+            patch_size,
+            data_format="channels_last",
+            dtype=dtype,
+            name="patch_embedding",
         )
         blocks = [
             GMLPBlock(
                 intermediate_dim,
                 attention_dim=attention_dim,
-                drop_path_rate=rate,
+                drop_path_rate=block_rate,
                 sequence_length=grid_shape[0] * grid_shape[1],
                 gate=gate,
                 num_heads=num_heads,
@@ -121,7 +128,7 @@ class GMLPBackbone(Backbone):
                 dtype=dtype,
                 name=f"block_{i}",
             )
-            for i, rate in enumerate(rates)
+            for i, block_rate in enumerate(rates)
         ]
         output_norm = keras.layers.LayerNormalization(
             epsilon=epsilon, dtype=dtype, name="output_norm"
@@ -145,15 +152,16 @@ class GMLPBackbone(Backbone):
         self.patch_size = patch_size
         self.num_layers = num_layers
         self.hidden_dim = hidden_dim
-        self.intermediate_dim = intermediate_dim
-        self.attention_dim = attention_dim
+        self.intermediate_dim = blocks[0].intermediate_dim
+        self.attention_dim = blocks[0].attention_dim
         self.drop_path_rate = drop_path_rate
         self.drop_path_schedule = drop_path_schedule
         self.gate = gate
-        self.num_heads = num_heads
-        self.toeplitz = toeplitz
-        self.epsilon = epsilon
-        self.gate_epsilon = gate_epsilon
+        self.num_heads = blocks[0].gating_unit.num_heads
+        self.toeplitz = blocks[0].gating_unit.toeplitz
+        self.epsilon = blocks[0].epsilon
+        self.gate_epsilon = blocks[0].gating_unit.epsilon
+        self.data_format = "channels_last"
 
     def get_config(self):
         config = super().get_config()
@@ -174,6 +182,7 @@ class GMLPBackbone(Backbone):
                 "activation": block["activation"],
                 "epsilon": self.epsilon,
                 "gate_epsilon": self.gate_epsilon,
+                "data_format": self.data_format,
                 "kernel_initializer": block["kernel_initializer"],
                 "bias_initializer": block["bias_initializer"],
             }
@@ -218,11 +227,11 @@ class GMLPImageClassifier(ImageClassifier):
     backbone_cls = GMLPBackbone
 
 
-def drop_path_rates(rate, num_layers, schedule="constant"):
+def drop_path_rates(last_rate, num_layers, schedule="constant"):
     """The rate of stochastic depth for each block.
 
     Args:
-        rate: That of the last block.
+        last_rate: That of the last block.
         num_layers: Number of blocks.
         schedule: `"constant"`, or `"linear"` from 0.
 
@@ -233,9 +242,10 @@ def drop_path_rates(rate, num_layers, schedule="constant"):
         ValueError: If `schedule` is another word.
     """
     if schedule == "constant":
-        return [rate] * num_layers
+        return [last_rate] * num_layers
     if schedule == "linear":
-        return [rate * i / max(1, num_layers - 1) for i in range(num_layers)]
+        last = num_layers - 1
+        return [last_rate * i / last for i in range(last)] + [last_rate]
     raise ValueError(
         "`drop_path_schedule` must be 'constant' or 'linear'. "
         f"Received: drop_path_schedule={schedule!r}"

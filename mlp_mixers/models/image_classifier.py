@@ -4,11 +4,16 @@ import logging
 
 import keras
 
+from mlp_mixers.arguments import drop_rate
 from mlp_mixers.arguments import positive_integer
 from mlp_mixers.models import preset_folder
 from mlp_mixers.models.backbone import Backbone
+from mlp_mixers.models.freezing import freeze
+from mlp_mixers.models.freezing import frozen_config
+from mlp_mixers.models.freezing import split_frozen
 from mlp_mixers.models.preset_lookup import ClassProperty
 from mlp_mixers.models.preset_lookup import arguments_of
+from mlp_mixers.models.preset_lookup import check_arguments
 from mlp_mixers.models.preset_lookup import find_backbone
 from mlp_mixers.models.preset_lookup import subclass_named
 from mlp_mixers.models.preset_lookup import with_dtype
@@ -50,10 +55,14 @@ class ImageClassifier(keras.Model):
                 f"Received: backbone={backbone!r}"
             )
         num_classes = positive_integer(num_classes, "num_classes")
+        check_arguments(type(self), kwargs)
+        dropout_rate = drop_rate(dropout_rate, "dropout_rate")
         dtype = keras.dtype_policies.get(dtype or backbone.dtype_policy)
 
         # === Layers ===
-        pooler = keras.layers.GlobalAveragePooling1D(dtype=dtype, name="pooler")
+        pooler = keras.layers.GlobalAveragePooling1D(
+            data_format="channels_last", dtype=dtype, name="pooler"
+        )
         dropout = keras.layers.Dropout(
             dropout_rate, dtype=dtype, name="head_dropout"
         )
@@ -68,6 +77,8 @@ class ImageClassifier(keras.Model):
 
         # === Config ===
         self.dtype_policy = dtype
+        if not kwargs.get("trainable", True):
+            self.trainable = False  # the layers too
         self.backbone = backbone
         self.pooler = pooler
         self.head_dropout = dropout
@@ -91,13 +102,27 @@ class ImageClassifier(keras.Model):
         if optimizer == "auto":
             optimizer = AdamW(learning_rate=1e-3, weight_decay=0.05)
         if loss == "auto":
-            loss = keras.losses.SparseCategoricalCrossentropy(
-                from_logits=self.activation is keras.activations.linear
-            )
+            loss = self._default_loss()
         if metrics == "auto":
             metrics = ["accuracy"]
         super().compile(
             optimizer=optimizer, loss=loss, metrics=metrics, **kwargs
+        )
+
+    def _default_loss(self):
+        activations = keras.activations
+        if self.num_classes < 2 or self.activation not in (
+            activations.linear,
+            activations.softmax,
+        ):
+            raise ValueError(
+                "The default loss needs two classes or more, and a head that "
+                "returns logits or a softmax. Pass `loss=`. Received: "
+                f"num_classes={self.num_classes}, "
+                f"activation={activations.serialize(self.activation)!r}"
+            )
+        return keras.losses.SparseCategoricalCrossentropy(
+            from_logits=self.activation is activations.linear
         )
 
     def compile_from_config(self, config):
@@ -116,16 +141,17 @@ class ImageClassifier(keras.Model):
             "num_classes": self.num_classes,
             "dropout_rate": self.dropout_rate,
             "activation": keras.activations.serialize(self.activation),
+            **frozen_config(self),
         }
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        config = with_dtype(config)
+        config, frozen = split_frozen(with_dtype(config))
         if isinstance(config["backbone"], dict):
             config["backbone"] = keras.saving.deserialize_keras_object(
                 config["backbone"], custom_objects=custom_objects
             )
-        return cls(**config)
+        return freeze(cls(**config), frozen)
 
     @classmethod
     def from_preset(cls, preset, load_weights=True, **kwargs):
@@ -183,7 +209,7 @@ class ImageClassifier(keras.Model):
             load_weights=load_weights and not same_head,
             **for_backbone,
         )
-        task = task_cls(**{**config, **own, "backbone": backbone})
+        task = task_cls.from_config({**config, **own, "backbone": backbone})
         if load_weights and same_head:
             preset_folder.read_weights(
                 task, folder, preset_folder.TASK_WEIGHTS_FILE, for_backbone

@@ -7,23 +7,26 @@
     metadata.json       versions, date, number of parameters
 
 The file names and their roles are KerasHub's. Nothing in a folder is
-executed: a class is looked up among this package's registered ones by name.
+executed: a class is looked up by its registered name, among the subclasses of
+the one that is asked.
 """
 
 import datetime
 import json
+import os
 import pathlib
+import tempfile
 import warnings
 
 import keras
+
+from mlp_mixers.version import __version__
 
 BACKBONE_FILE = "config.json"
 BACKBONE_WEIGHTS_FILE = "model.weights.h5"
 TASK_FILE = "task.json"
 TASK_WEIGHTS_FILE = "task.weights.h5"
 METADATA_FILE = "metadata.json"
-
-_PACKAGE = "mlp_mixers"
 
 
 def write_preset(folder, backbone, task=None):
@@ -44,27 +47,39 @@ def write_preset(folder, backbone, task=None):
             f"Received: {folder}"
         )
     folder.mkdir(parents=True, exist_ok=True)
+    # Written beside, then moved: an interruption leaves the old preset whole.
+    with tempfile.TemporaryDirectory(
+        prefix=".preset-", dir=folder
+    ) as unfinished:
+        new = pathlib.Path(unfinished)
+        _write_json(new / BACKBONE_FILE, _describe(backbone))
+        _write_json(new / METADATA_FILE, _metadata(backbone))
+        if task is not None:
+            _write_json(new / TASK_FILE, _describe(task))
+            task.save_weights(new / TASK_WEIGHTS_FILE)
+        backbone.save_weights(new / BACKBONE_WEIGHTS_FILE)
+        written = sorted(path.name for path in new.iterdir())
+        for name in written:
+            os.replace(new / name, folder / name)
     # A folder that held a task must not keep it beside another backbone.
-    for name in (TASK_FILE, TASK_WEIGHTS_FILE):
+    for name in {TASK_FILE, TASK_WEIGHTS_FILE} - set(written):
         (folder / name).unlink(missing_ok=True)
-    _write_json(folder / BACKBONE_FILE, _describe(backbone))
-    backbone.save_weights(folder / BACKBONE_WEIGHTS_FILE)
-    if task is not None:
-        _write_json(folder / TASK_FILE, _describe(task))
-        task.save_weights(folder / TASK_WEIGHTS_FILE)
-    metadata = {
+
+
+def _metadata(backbone):
+    return {
         "keras_version": keras.__version__,
+        "mlp_mixers_version": __version__,
         "parameter_count": backbone.count_params(),
         "date_saved": datetime.datetime.now().isoformat(timespec="seconds"),
     }
-    _write_json(folder / METADATA_FILE, metadata)
 
 
 def read_description(folder, name):
     """Reads `config.json` or `task.json`.
 
     Returns:
-        `(class_name, config)`, or `None` if the folder has no such file.
+        `(registered name, config)`, or `None` if the folder has no such file.
 
     Raises:
         ValueError: If the file is not a description of a class of ours.
@@ -74,19 +89,10 @@ def read_description(folder, name):
         return None
     try:
         description = json.loads(path.read_text())
-        registered, config = (
-            description["registered_name"],
-            description["config"],
-        )
-        package, class_name = registered.split(">")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        registered = str(description["registered_name"])
+        return registered, dict(description["config"])
+    except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is not a preset's description.") from error
-    if package != _PACKAGE:
-        raise ValueError(
-            f"{path} describes a {registered!r}; only models of this package "
-            "can be loaded from a preset."
-        )
-    return class_name, config
 
 
 def read_weights(model, folder, name, overrides=()):

@@ -2,6 +2,7 @@
 
 import difflib
 import inspect
+import os
 import pathlib
 
 import keras
@@ -18,13 +19,13 @@ def find_backbone(preset, load_weights):
         load_weights: Whether weights are wanted.
 
     Returns:
-        `(folder, class name, config)`, the folder `None` if built in.
+        `(folder, registered name, config)`, the folder `None` if built in.
 
     Raises:
         ValueError: If there is no such preset, or weights are wanted and it
             has none.
     """
-    if preset in PRESETS:
+    if isinstance(preset, str) and preset in PRESETS:
         entry = PRESETS[preset]
         if load_weights and entry["weights"] is None:
             available = [k for k, v in PRESETS.items() if v["weights"]]
@@ -33,8 +34,18 @@ def find_backbone(preset, load_weights):
                 "`load_weights=False` to start from random ones. Presets "
                 f"with weights: {available or 'none yet'}"
             )
-        return None, entry["class_name"], entry["config"]
+        return None, f"mlp_mixers>{entry['class_name']}", entry["config"]
+    if not isinstance(preset, (str, os.PathLike)):
+        raise ValueError(
+            "`preset` must be a name or the path of a folder. "
+            f"Received: preset={preset!r}"
+        )
     folder = pathlib.Path(preset)
+    if folder.is_file():
+        raise ValueError(
+            f"{str(folder)!r} is a file, and a preset is a folder. A `.keras` "
+            "file is opened by `keras.saving.load_model`."
+        )
     found = folder.is_dir() and preset_folder.read_description(
         folder, preset_folder.BACKBONE_FILE
     )
@@ -60,18 +71,23 @@ def with_subclasses(cls):
         yield from with_subclasses(subclass)
 
 
-def subclass_named(cls, class_name, preset):
+def subclass_named(cls, registered_name, preset):
     """Finds the class that a preset names, among `cls` and what derives.
+
+    No other class is ever looked at, so a preset can load nothing else.
 
     Raises:
         ValueError: If there is none.
     """
     for candidate in with_subclasses(cls):
-        if candidate.__name__ == class_name:
+        if keras.saving.get_registered_name(candidate) == registered_name:
             return candidate
+    class_name = registered_name.split(">")[-1]
     raise ValueError(
-        f"The preset {str(preset)!r} holds a {class_name}, which is not a "
-        f"{cls.__name__}. Call `from_preset` on {class_name}."
+        f"The preset {str(preset)!r} holds a {class_name}, which is no "
+        f"{cls.__name__} that is known here. Import the module that defines "
+        f"it, or call `from_preset` on {class_name}. "
+        f"Received: registered_name={registered_name!r}"
     )
 
 

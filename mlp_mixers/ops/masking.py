@@ -19,15 +19,15 @@ def check_padding_mask(mask, x_shape, caller):
     """
     if mask is None:
         return
-    fits = len(mask.shape) == 2 and all(
-        m is None or s is None or m == s
-        for m, s in zip(mask.shape, x_shape[:2])
+    shape = getattr(mask, "shape", ())
+    fits = len(shape) == 2 and all(
+        m is None or s is None or m == s for m, s in zip(shape, x_shape[:2])
     )
     if not fits:
         raise ValueError(
             f"{caller} expects a padding mask of shape `(batch, n)`, true at "
             "real tokens, for inputs of shape `(batch, n, channels)`. "
-            f"Received: mask.shape={tuple(mask.shape)}, "
+            f"Received: mask={mask!r} of shape {tuple(shape)}, "
             f"x.shape={tuple(x_shape)}"
         )
 

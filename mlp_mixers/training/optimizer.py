@@ -22,7 +22,9 @@ class AdamW(keras.optimizers.AdamW):
 
     def __init__(self, *args, not_decayed=BIASES_AND_NORMS, **kwargs):
         super().__init__(*args, **kwargs)
-        self.not_decayed = tuple(not_decayed)
+        if isinstance(not_decayed, str):  # one pattern, not its letters
+            not_decayed = (not_decayed,)
+        self.not_decayed = tuple(not_decayed or ())
         self.exclude_from_weight_decay(var_names=list(self.not_decayed))
 
     def get_config(self):

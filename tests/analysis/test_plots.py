@@ -75,6 +75,8 @@ def test_a_block_alone_is_drawn_on_a_square_or_a_line(n, grid):
     [
         ({"blocks": [2]}, r"2 blocks. Received: blocks=\[2\]"),
         ({"tokens": [6]}, r"6 tokens. Received: tokens=\[6\]"),
+        ({"tokens": []}, r"one index or more. Received: tokens=\[\]"),
+        ({"blocks": 1}, "one index or more. Received: blocks=1"),
         ({"head": 1}, "1 heads. Received: head=1"),
         ({"grid_shape": (2, 2)}, "hold the 6 tokens"),
     ],
@@ -82,6 +84,15 @@ def test_a_block_alone_is_drawn_on_a_square_or_a_line(n, grid):
 def test_wrong_choices(model, arguments, message):
     with pytest.raises(ValueError, match=message):
         plot_spatial_weights(model, **arguments)
+
+
+def test_blocks_of_different_lengths():
+    inputs = keras.Input((4, 8)), keras.Input((6, 8))
+    blocks = GMLPBlock(12, name="four"), GMLPBlock(12, name="six")
+    model = keras.Model(inputs, [b(x) for b, x in zip(blocks, inputs)])
+    with pytest.raises(ValueError, match="'four': 4, 'six': 6"):
+        plot_spatial_weights(model)
+    assert pictures(plot_spatial_weights(model, [1]))[0].shape == (1, 6)
 
 
 def test_history_pairs_training_and_validation(tmp_path):

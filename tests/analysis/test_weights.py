@@ -53,6 +53,17 @@ def test_finds_units_in_models_of_any_kind():
     assert list(spatial_weights(model)) == ["mine"]
 
 
+def test_units_outside_of_blocks_have_their_own_names():
+    units = [SpatialGatingUnit(name=name) for name in ("a", "b")]
+    model = keras.Sequential([keras.Input((4, 8)), *units])
+    assert list(spatial_weights(model)) == ["a", "b"]
+
+
+def test_a_model_that_is_not_built():
+    with pytest.raises(ValueError, match="no weights yet: build it"):
+        spatial_weights(GMLPBlock(12))
+
+
 def test_a_model_without_gating_units():
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
     with pytest.raises(ValueError, match="no `SpatialGatingUnit`"):

@@ -101,6 +101,13 @@ def test_without_shuffling_the_order_stays():
     np.testing.assert_array_equal(epoch(batches(shuffle=False))[1], range(10))
 
 
+def test_lists_are_taken_and_flat_images_are_not():
+    dataset = ImageBatches(np.zeros((2, 2, 2, 1)).tolist(), [0, 1])
+    assert dataset[0][0].shape == (2, 2, 2, 1)
+    with pytest.raises(ValueError, match=r"images.shape=\(2, 4\)"):
+        ImageBatches(np.zeros((2, 4)), [0, 1])
+
+
 @pytest.mark.parametrize(
     ("images", "labels", "arguments", "message"),
     [
@@ -108,6 +115,7 @@ def test_without_shuffling_the_order_stays():
         (3, 2, {}, "3 images, 2 labels"),
         (3, 3, {"batch_size": 0}, "batch_size=0"),
         (3, 3, {"max_shift": -1}, "max_shift=-1"),
+        (3, 3, {"max_shift": 1.5}, "max_shift=1.5"),
     ],
 )
 def test_wrong_data(images, labels, arguments, message):

@@ -136,6 +136,38 @@ def test_padding_is_inert(attention_dim, causal, x, rng):
         )
 
 
+def test_nan_in_the_padding_trains_like_zero(x, rng):
+    """Forward, and through the gradients of a step, on every weight."""
+    mask = np.arange(N) < np.array([[6], [4], [1]])
+    trained = []
+    for content in (0.0, np.nan):
+        keras.utils.set_random_seed(0)
+        block = make(np.random.default_rng(1), attention_dim=4)
+        inputs = keras.Input((N, D)), keras.Input((N,), dtype="bool")
+        outputs = block(inputs[0], mask=inputs[1])
+        # The loss looks at real tokens alone, as a user's would.
+        kept = keras.layers.Lambda(
+            lambda t: ops.where(t[1][..., None], t[0], 0.0),
+            output_shape=(N, D),
+        )([outputs, inputs[1]])
+        model = keras.Model(inputs, kept)
+        model.compile(keras.optimizers.SGD(0.1), loss="mse")
+        padded = np.where(mask[..., None], x, content).astype("float32")
+        model.fit((padded, mask), np.zeros((BATCH, N, D)), verbose=0)
+        trained.append(block.get_weights())
+    for zero, nan in zip(*trained):
+        np.testing.assert_allclose(nan, zero, rtol=1e-5, atol=1e-6)
+
+
+def test_integers_are_taken():
+    block = GMLPBlock(E)
+    block.build((None, N, D))
+    x = np.arange(N * D).reshape(1, N, D)
+    np.testing.assert_allclose(
+        call(block, x.astype("int32")), call(block, x.astype("float32"))
+    )
+
+
 @pytest.mark.parametrize("toeplitz", [False, True])
 def test_causal_outputs_ignore_every_later_token(toeplitz, x, rng):
     block = make(rng, attention_dim=4, causal=True, toeplitz=toeplitz)
@@ -188,7 +220,7 @@ def test_wrong_arguments():
         GMLPBlock(0)
     with pytest.raises(ValueError, match="gate='linear', attention_dim=4"):
         GMLPBlock(E, gate="linear", attention_dim=4)
-    with pytest.raises(ValueError, match=r"in \[0, 1\). Received: rate=1.5"):
+    with pytest.raises(ValueError, match="drop_path_rate=1.5"):
         GMLPBlock(E, drop_path_rate=1.5)
     with pytest.raises(ValueError, match="halves.*channels=7"):
         GMLPBlock(7).build((None, N, D))

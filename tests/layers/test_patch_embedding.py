@@ -67,6 +67,13 @@ def test_wrong_images(shape, message):
         PatchEmbedding(4, 2).build(shape)
 
 
+def test_images_of_another_size_than_built_for():
+    layer = PatchEmbedding(4, 2)
+    layer.build((None, 8, 8, 1))
+    with pytest.raises(ValueError, match="incompatible"):
+        layer(np.zeros((1, 16, 16, 1), "float32"))
+
+
 def test_channels_first_as_keras_setting_is_refused():
     keras.config.set_image_data_format("channels_first")
     with pytest.raises(ValueError, match="set_image_data_format"):

@@ -72,6 +72,16 @@ def test_padding_is_inert(x, rng):
     )
 
 
+@pytest.mark.parametrize("content", [np.nan, np.inf])
+def test_not_even_nan_leaves_the_padding(content, x, rng):
+    attention = make(rng)
+    mask = np.arange(N) < np.array([[6], [4], [1]])
+    other = np.where(mask[..., None], x, content).astype("float32")
+    np.testing.assert_array_equal(
+        call(attention, other, mask=mask), call(attention, x, mask=mask)
+    )
+
+
 def test_an_example_of_nothing_but_padding_is_zero(x, rng):
     result = call(make(rng), x, mask=np.zeros((BATCH, N), bool))
     np.testing.assert_array_equal(result, np.zeros_like(result))

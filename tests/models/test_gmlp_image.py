@@ -120,7 +120,7 @@ def test_black_images_have_ordinary_gradients():
 def test_drop_path_rates():
     assert drop_path_rates(0.2, 3) == [0.2, 0.2, 0.2]
     np.testing.assert_allclose(drop_path_rates(0.2, 3, "linear"), [0, 0.1, 0.2])
-    assert drop_path_rates(0.2, 1, "linear") == [0.0]
+    assert drop_path_rates(0.2, 1, "linear") == [0.2]
     with pytest.raises(ValueError, match="drop_path_schedule='cosine'"):
         drop_path_rates(0.2, 3, "cosine")
 
@@ -130,12 +130,19 @@ def test_drop_path_rates():
     [
         ({"image_shape": (5, 6, 3)}, "divide into whole patches"),
         ({"image_shape": (None, None, 3)}, "resize or crop"),
-        ({"image_shape": (4, 6)}, "expected .height, width, channels"),
+        ({"image_shape": (4, 6)}, "must be .height, width, channels"),
+        ({"image_shape": 8}, "image_shape=8"),
+        ({"image_shape": (0, 6, 3)}, "image_shape.*=0"),
+        ({"image_shape": (4.0, 6, 3)}, "image_shape.*=4.0"),
+        ({"toeplitz": "no"}, "toeplitz='no'"),
+        ({"epsilon": -1}, "epsilon=-1"),
+        ({"attention_dimm": 4}, r"no argument \['attention_dimm'\]"),
         ({"num_layers": 0}, "num_layers=0"),
         ({"hidden_dim": 0}, "hidden_dim=0"),
         ({"intermediate_dim": 7}, "halves"),
         ({"gate": "none"}, "gate='none'"),
-        ({"drop_path_rate": 1.0}, "rate=1.0"),
+        ({"drop_path_rate": 1.0}, "drop_path_rate=1.0"),
+        ({"drop_path_rate": "0.1"}, "drop_path_rate='0.1'"),
         ({"data_format": "channels_first"}, "channels last"),
     ],
 )
@@ -150,6 +157,8 @@ def test_wrong_task_arguments():
     for num_classes in (0, 2.5, "3"):
         with pytest.raises(ValueError, match="num_classes="):
             GMLPImageClassifier(gmlp_nano(), num_classes=num_classes)
+    with pytest.raises(ValueError, match=r"no argument \['dropout'\]"):
+        GMLPImageClassifier(gmlp_nano(), num_classes=3, dropout=0.5)
 
 
 def test_images_of_another_size_are_refused():
@@ -181,6 +190,79 @@ def test_probabilities_on_request(rng):
     )
     model.compile()
     assert not model.loss.get_config()["from_logits"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"num_classes": 1}, {"num_classes": 3, "activation": "log_softmax"}],
+)
+def test_no_default_loss_where_it_would_be_wrong(arguments):
+    model = GMLPImageClassifier(gmlp_nano(), **arguments)
+    with pytest.raises(ValueError, match="Pass `loss=`. Received"):
+        model.compile()
+    model.compile(loss="mse")
+
+
+def test_channels_last_by_name_whatever_keras_is_set_to(rng):
+    images = rng.normal(size=(2, 4, 6, 3)).astype("float32")
+    model = GMLPImageClassifier(gmlp_nano(), num_classes=3)
+    expected = model.predict(images, verbose=0)
+    config = model.get_config()
+    keras.config.set_image_data_format("channels_first")
+    again = GMLPImageClassifier.from_config(config)
+    again.set_weights(model.get_weights())
+    np.testing.assert_allclose(
+        again.predict(images, verbose=0), expected, rtol=1e-5, atol=1e-6
+    )
+
+
+def freeze_a_block(model):
+    model.backbone.blocks[0].trainable = False
+
+
+def freeze_a_unit(model):
+    model.backbone.blocks[1].gating_unit.trainable = False
+
+
+def freeze_the_backbone(model):
+    model.backbone.trainable = False
+
+
+def freeze_all(model):
+    model.trainable = False
+
+
+@pytest.mark.parametrize(
+    "freeze", [freeze_a_block, freeze_a_unit, freeze_the_backbone, freeze_all]
+)
+def test_frozen_layers_stay_frozen(freeze, tmp_path):
+    model = GMLPImageClassifier(gmlp_nano(), num_classes=3)
+    freeze(model)
+    expected = [w.path.split("/")[-2:] for w in model.trainable_weights]
+    model.save(tmp_path / "model.keras")
+    model.save_to_preset(tmp_path / "preset")
+    for again in (
+        keras.saving.load_model(tmp_path / "model.keras"),
+        GMLPImageClassifier.from_preset(tmp_path / "preset"),
+    ):
+        found = [w.path.split("/")[-2:] for w in again.trainable_weights]
+        assert found == expected
+
+
+def test_trainable_false_reaches_the_layers():
+    assert not gmlp_nano(trainable=False).trainable_weights
+
+
+def test_numbers_from_numpy_are_taken(tmp_path):
+    backbone = gmlp_nano(
+        image_shape=[np.int64(4), np.int64(6), np.int64(3)],
+        hidden_dim=np.int64(8),
+        drop_path_rate=np.float32(0.5),
+    )
+    model = GMLPImageClassifier(backbone, num_classes=np.int32(3))
+    model.save_to_preset(tmp_path / "preset")
+    again = GMLPImageClassifier.from_preset(tmp_path / "preset")
+    assert again.get_config() == model.get_config()
 
 
 def test_a_saved_model_goes_on_training_where_it_was(tmp_path, rng):

@@ -157,7 +157,7 @@ def test_nothing_outside_the_package_is_loaded(saved):
     description = json.loads(path.read_text())
     description["registered_name"] = "os>system"
     path.write_text(json.dumps(description))
-    with pytest.raises(ValueError, match="only models of this package"):
+    with pytest.raises(ValueError, match="registered_name='os>system'"):
         GMLPBackbone.from_preset(folder)
 
 
@@ -167,8 +167,55 @@ def test_preset_of_another_class(saved):
     class OtherBackbone(Backbone):
         """A class that the preset is not of."""
 
-    with pytest.raises(ValueError, match="Call `from_preset` on GMLPBackbone"):
+    with pytest.raises(ValueError, match="call `from_preset` on GMLPBackbone"):
         OtherBackbone.from_preset(folder)
+
+
+def test_a_class_of_the_users_own(tmp_path, rng):
+    @keras.saving.register_keras_serializable(package="mine")
+    class OwnBackbone(GMLPBackbone):
+        """What a user derives."""
+
+    backbone = randomize(OwnBackbone(**gmlp_nano_sizes()), rng)
+    backbone.save_to_preset(tmp_path / "own")
+    for cls in (OwnBackbone, GMLPBackbone, Backbone):
+        again = cls.from_preset(tmp_path / "own")
+        assert type(again) is OwnBackbone
+        np.testing.assert_array_equal(features(again), features(backbone))
+
+
+def gmlp_nano_sizes():
+    config = gmlp_nano().get_config()
+    names = ("image_shape", "patch_size", "num_layers", "hidden_dim")
+    return {name: config[name] for name in (*names, "intermediate_dim")}
+
+
+def test_an_interrupted_save_leaves_the_old_preset(saved, monkeypatch):
+    model, folder = saved
+
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    other = GMLPImageClassifier(gmlp_nano(gate="linear"), num_classes=7)
+    monkeypatch.setattr(other.backbone, "save_weights", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        other.save_to_preset(folder)
+    again = GMLPImageClassifier.from_preset(folder)
+    assert again.num_classes == 3
+    np.testing.assert_array_equal(
+        features(again.backbone), features(model.backbone)
+    )
+    assert len(list(folder.iterdir())) == 5
+
+
+def test_what_is_no_name_and_no_folder(tmp_path):
+    for preset in (None, 3):
+        with pytest.raises(ValueError, match=f"Received: preset={preset}"):
+            GMLPBackbone.from_preset(preset)
+    path = tmp_path / "model.keras"
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match="opened by `keras.saving.load_model`"):
+        GMLPBackbone.from_preset(path)
 
 
 def test_a_file_in_the_way(tmp_path):

@@ -1,4 +1,5 @@
 import keras
+import pytest
 
 from recipes import runs
 
@@ -8,6 +9,15 @@ def test_new_folders_never_meet_old_ones(tmp_path):
     assert [f.name for f in folders] == ["run", "run-2", "run-3"]
     (folders[0] / "file").touch()
     assert runs.new_folder(tmp_path / "deep" / "run").name == "run-4"
+
+
+def test_a_parent_that_cannot_be_made(tmp_path):
+    """A link to a disk that is not mounted, for one."""
+    (tmp_path / "link").symlink_to(tmp_path / "not_mounted" / "disk")
+    (tmp_path / "file").touch()
+    for parent in ("link", "file"):
+        with pytest.raises(OSError):
+            runs.new_folder(tmp_path / parent / "run")
 
 
 def test_versions_name_the_backend():

@@ -34,6 +34,11 @@ def test_remembers_what_it_spares():
     assert again.not_decayed == ("bias",)
 
 
+def test_one_pattern_and_none():
+    assert AdamW(0.1, not_decayed="bias").not_decayed == ("bias",)
+    assert AdamW(0.1, not_decayed=None).not_decayed == ()
+
+
 def test_warmup_cosine_is_its_formula():
     rate = warmup_cosine(0.2, total_steps=100, warmup_steps=20)
     for step in (0, 5, 20, 60, 100):
