@@ -28,12 +28,12 @@ class Backbone(keras.Model):
     and lists them in `get_config`.
     """
 
-    def __init__(self, *args, dtype=None, **kwargs):
+    def __init__(self, *args, dtype=None, trainable=True, **kwargs):
         check_arguments(type(self), set(kwargs) - {"inputs", "outputs"})
         super().__init__(*args, **kwargs)
         self.dtype_policy = keras.dtype_policies.get(dtype)
-        if not kwargs.get("trainable", True):
-            self.trainable = False  # the layers too
+        if not trainable:  # now that there are layers for it to reach
+            self.trainable = False
 
     def get_config(self):
         # Not Functional's config, which would spell out every layer.

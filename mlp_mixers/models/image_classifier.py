@@ -31,7 +31,8 @@ class ImageClassifier(keras.Model):
         dropout_rate: Dropout before the head.
         activation: Activation of the head; `None` returns logits.
         dtype: Of the head; the backbone's own if `None`.
-        **kwargs: `name`, `trainable` of `keras.Model`.
+        trainable: Whether anything is trained.
+        **kwargs: `name` of `keras.Model`.
 
     Raises:
         ValueError: If `backbone` is of another class, or `num_classes` is not
@@ -47,6 +48,7 @@ class ImageClassifier(keras.Model):
         dropout_rate=0.0,
         activation=None,
         dtype=None,
+        trainable=True,
         **kwargs,
     ):
         if not isinstance(backbone, self.backbone_cls):
@@ -77,8 +79,8 @@ class ImageClassifier(keras.Model):
 
         # === Config ===
         self.dtype_policy = dtype
-        if not kwargs.get("trainable", True):
-            self.trainable = False  # the layers too
+        if not trainable:
+            self.trainable = False  # all layers, the backbone's too
         self.backbone = backbone
         self.pooler = pooler
         self.head_dropout = dropout

@@ -250,7 +250,13 @@ def test_frozen_layers_stay_frozen(freeze, tmp_path):
 
 
 def test_trainable_false_reaches_the_layers():
-    assert not gmlp_nano(trainable=False).trainable_weights
+    backbone = gmlp_nano(trainable=False)
+    for model in (
+        backbone,
+        GMLPImageClassifier(gmlp_nano(), num_classes=3, trainable=False),
+    ):
+        assert not any(v.trainable for v in model.variables)
+    assert len(GMLPImageClassifier(backbone, 3).trainable_weights) == 2
 
 
 def test_numbers_from_numpy_are_taken(tmp_path):
