@@ -39,6 +39,19 @@ def expanded(block, x):
     )
 
 
+def gated(block, x, **others):
+    """s(σ(norm(X) · U))."""
+    unit = block.gating_unit
+    return reference.spatial_gating_unit(
+        expanded(block, x),
+        array(unit.spatial_kernel),
+        array(unit.spatial_bias),
+        array(unit.norm.gamma),
+        array(unit.norm.beta),
+        **others,
+    )
+
+
 def contracted(block, z):
     """Z̃ · V."""
     dense = block.output_dense
@@ -53,15 +66,7 @@ def x(rng):
 @pytest.mark.parametrize("gate", ["linear", "additive", "multiplicative"])
 def test_is_the_formula_for_every_gate(gate, x, rng):
     block = make(rng, gate=gate)
-    unit = block.gating_unit
-    z = reference.spatial_gating_unit(
-        expanded(block, x),
-        array(unit.spatial_kernel),
-        array(unit.spatial_bias),
-        array(unit.norm.gamma),
-        array(unit.norm.beta),
-        gate=gate,
-    )
+    z = gated(block, x, gate=gate)
     np.testing.assert_allclose(
         call(block, x), x + contracted(block, z), rtol=1e-4, atol=1e-4
     )
@@ -69,7 +74,7 @@ def test_is_the_formula_for_every_gate(gate, x, rng):
 
 def test_amlp_attention_reads_the_normalised_input(x, rng):
     block = make(rng, attention_dim=4)
-    unit, attention = block.gating_unit, block.attention
+    attention = block.attention
     attended = reference.tiny_attention(
         normed(block, x),
         array(attention.qkv_dense.kernel),
@@ -77,14 +82,7 @@ def test_amlp_attention_reads_the_normalised_input(x, rng):
         array(attention.output_dense.kernel),
         array(attention.output_dense.bias),
     )
-    z = reference.spatial_gating_unit(
-        expanded(block, x),
-        array(unit.spatial_kernel),
-        array(unit.spatial_bias),
-        array(unit.norm.gamma),
-        array(unit.norm.beta),
-        gate_residual=attended,
-    )
+    z = gated(block, x, gate_residual=attended)
     np.testing.assert_allclose(
         call(block, x), x + contracted(block, z), rtol=1e-4, atol=1e-4
     )
