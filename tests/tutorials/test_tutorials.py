@@ -5,7 +5,9 @@ import pathlib
 import subprocess
 import sys
 
+import jupytext
 import keras
+import nbclient
 import pytest
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
@@ -61,9 +63,6 @@ def test_solutions_of_the_second_tutorial_train(environment, tmp_path):
 )
 @pytest.mark.parametrize("name", PICTURES)
 def test_tutorial_is_a_notebook(name, environment, monkeypatch, tmp_path):
-    jupytext = pytest.importorskip("jupytext")
-    nbclient = pytest.importorskip("nbclient")
-    pytest.importorskip("ipykernel")
     for variable, value in environment.items():
         monkeypatch.setenv(variable, value)
     notebook = jupytext.read(TUTORIALS / f"{name}.py")
