@@ -41,6 +41,8 @@ class ModelCase:
     input_shape: tuple
     output_shape: tuple
     parameters: int
+    # Endings of the paths of weights that cancel before the output.
+    without_effect: tuple = ()
 
 
 def _sgu(name, output_dim, parameters, **arguments):
@@ -64,6 +66,20 @@ def _block(name, parameters, **arguments):
         (6, 8),
         (6, 8),
         parameters,
+    )
+
+
+def _image_layer(name, layer, arguments, parameters, any_length=False):
+    """A layer without padding, of the shape it takes."""
+    return LayerCase(
+        name,
+        layer,
+        arguments,
+        (6, 8),
+        (6, 8),
+        parameters,
+        takes_mask=False,
+        any_length=any_length,
     )
 
 
@@ -151,6 +167,32 @@ LAYER_CASES = [
         takes_mask=False,
         any_length=False,
     ),
+    _image_layer("affine", layers.Affine, {}, 8 + 8, any_length=True),
+    _image_layer(
+        "layer_scale", layers.LayerScale, {"init": 0.1}, 8, any_length=True
+    ),
+    _image_layer("spatial_projection", layers.SpatialProjection, {}, 36 + 6),
+    _image_layer(
+        "mixer_block",
+        layers.MixerBlock,
+        {
+            "token_intermediate_dim": 5,
+            "intermediate_dim": 12,
+            "drop_path_rate": 0.2,
+            "activation": "relu",
+        },
+        2 * 16 + (6 * 5 + 5) + (5 * 6 + 6) + (8 * 12 + 12) + (12 * 8 + 8),
+    ),
+    _image_layer(
+        "resmlp_block",
+        layers.ResMLPBlock,
+        {
+            "intermediate_dim": 12,
+            "drop_path_rate": 0.2,
+            "layer_scale_init": 0.1,
+        },
+        2 * 16 + 36 + 6 + 2 * 8 + (8 * 12 + 12) + (12 * 8 + 8),
+    ),
 ]
 
 _NANO = {
@@ -169,6 +211,23 @@ def gmlp_nano(**changes):
     """A gMLP image backbone of two small blocks."""
     return models.GMLPBackbone(**{**_NANO, **changes})
 
+
+def mixer_nano(**changes):
+    """A Mixer image backbone of two small blocks."""
+    sizes = {**_NANO, "token_intermediate_dim": 5}
+    return models.MixerBackbone(**{**sizes, **changes})
+
+
+def resmlp_nano(**changes):
+    """A ResMLP image backbone of two small blocks."""
+    return models.ResMLPBackbone(**{**_NANO, **changes})
+
+
+_CHANNEL_MLP = (8 * 12 + 12) + (12 * 8 + 8)
+# It adds the same to all channels of a token, which every norm removes.
+_MIXER_CANCELS = ("token_output_dense/bias",)
+_MIXER_BLOCK = 2 * 16 + (4 * 5 + 5) + (5 * 4 + 4) + _CHANNEL_MLP
+_RESMLP_BLOCK = 2 * 16 + (4 * 4 + 4) + 2 * 8 + _CHANNEL_MLP
 
 MODEL_CASES = [
     ModelCase(
@@ -197,6 +256,44 @@ MODEL_CASES = [
         (4, 6, 3),
         (3,),
         _STEM + 2 * (_BLOCK + _ATTENTION) + 16 + 8 * 3 + 3,
+    ),
+    ModelCase(
+        "mixer_backbone",
+        lambda **dtype: mixer_nano(
+            drop_path_rate=0.1, drop_path_schedule="linear", **dtype
+        ),
+        (4, 6, 3),
+        (4, 8),
+        _STEM + 2 * _MIXER_BLOCK + 16,
+        without_effect=_MIXER_CANCELS,
+    ),
+    ModelCase(
+        "mixer_image_classifier",
+        lambda **dtype: models.MixerImageClassifier(
+            mixer_nano(**dtype), num_classes=3, dropout_rate=0.1
+        ),
+        (4, 6, 3),
+        (3,),
+        _STEM + 2 * _MIXER_BLOCK + 16 + 8 * 3 + 3,
+        without_effect=_MIXER_CANCELS,
+    ),
+    ModelCase(
+        "resmlp_backbone",
+        lambda **dtype: resmlp_nano(
+            drop_path_rate=0.1, drop_path_schedule="linear", **dtype
+        ),
+        (4, 6, 3),
+        (4, 8),
+        _STEM + 2 * _RESMLP_BLOCK + 16,
+    ),
+    ModelCase(
+        "resmlp_image_classifier",
+        lambda **dtype: models.ResMLPImageClassifier(
+            resmlp_nano(**dtype), num_classes=3, dropout_rate=0.1
+        ),
+        (4, 6, 3),
+        (3,),
+        _STEM + 2 * _RESMLP_BLOCK + 16 + 8 * 3 + 3,
     ),
 ]
 

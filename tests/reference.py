@@ -60,3 +60,34 @@ def tiny_attention(x, qkv_kernel, qkv_bias, out_kernel, out_bias, allowed=None):
     if allowed is not None:
         scores = np.where(allowed, scores, -np.inf)
     return np.einsum("bnm,bmd->bnd", softmax(scores), v) @ out_kernel + out_bias
+
+
+def mlp(x, first_kernel, first_bias, second_kernel, second_bias):
+    """Two linear maps of the last axis with a GELU between."""
+    return gelu(x @ first_kernel + first_bias) @ second_kernel + second_bias
+
+
+def mixer_block(x, token_norm, token_mlp, channel_norm, channel_mlp):
+    """MLP-Mixer, eq. 1, one channel after the other.
+
+    Norms are `(gamma, beta)`, MLPs the four arrays of `mlp`.
+    """
+    normed = layer_norm(x, *token_norm, epsilon=1e-6)
+    u = np.array(x, "float64")
+    for c in range(x.shape[-1]):
+        u[:, :, c] += mlp(normed[:, :, c], *token_mlp)
+    return u + mlp(layer_norm(u, *channel_norm, epsilon=1e-6), *channel_mlp)
+
+
+def resmlp_block(
+    x, token_norm, w, b, token_scale, channel_norm, channel_mlp, channel_scale
+):
+    """ResMLP, eq. 2-3, for `w` of shape (1, n, n) and `b` of shape (1, n).
+
+    Norms are `(alpha, beta)`, scales a value per channel.
+    """
+    alpha, beta = token_norm
+    mixed = spatial_product(w, x * alpha + beta) + b[0][:, None]
+    z = x + token_scale * mixed
+    alpha, beta = channel_norm
+    return z + channel_scale * mlp(z * alpha + beta, *channel_mlp)

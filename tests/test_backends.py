@@ -15,18 +15,29 @@ PACKAGE = pathlib.Path(mlp_mixers.__file__).parent
 BACKENDS = {"tensorflow": "tensorflow", "jax": "jax", "torch": "torch"}
 
 
-def imports_of(path):
-    """Names of the modules that a file imports, at whatever depth."""
-    for node in ast.walk(ast.parse(path.read_text())):
+def imports_of(path, anywhere=True):
+    """Names of the modules that a file imports.
+
+    `anywhere=False` leaves out what is imported inside functions.
+    """
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree) if anywhere else tree.body:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield node.module or ""
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}"
+
+
+# Rooms that read other people's files, some of which need a backend: there,
+# a function may import one.
+READERS = {"data", "weights"}
 
 
 def test_no_backend_is_imported_in_the_package():
     for path in PACKAGE.rglob("*.py"):
-        for name in imports_of(path):
+        anywhere = path.relative_to(PACKAGE).parts[0] not in READERS
+        for name in imports_of(path, anywhere):
             assert name.split(".")[0] not in BACKENDS, f"{path}: {name}"
 
 
@@ -41,7 +52,7 @@ FLOORS = [
     {"analysis", "data"},
     {"models"},
     {"training", "layers"},
-    {"ops"},
+    {"ops", "weights"},
     {"arguments", "version"},
 ]
 

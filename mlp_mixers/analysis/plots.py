@@ -22,7 +22,7 @@ def plot_spatial_weights(
     has its own scale, written beside it: the 99th percentile of what is drawn.
 
     Args:
-        model: A model with gating units.
+        model: A model with gating units or spatial projections.
         blocks: Which of them to draw, as indices (negative from the end);
             `None` draws up to six, first and last included.
         tokens: Which rows of W, as indices; `None` draws eight from the upper

@@ -3,18 +3,29 @@
 import keras
 
 from mlp_mixers.layers import GMLPBlock
+from mlp_mixers.layers import ResMLPBlock
 from mlp_mixers.layers import SpatialGatingUnit
+from mlp_mixers.layers import SpatialProjection
+
+# The layers that mix tokens with one matrix, and where a block keeps its own.
+UNITS = (SpatialGatingUnit, SpatialProjection)
+UNIT_OF_BLOCK = {
+    GMLPBlock: "gating_unit",
+    ResMLPBlock: "spatial_projection",
+}
 
 
 def spatial_weights(model):
-    """Reads the spatial matrix W of every gating unit.
+    """Reads the spatial matrix W of every gating unit, or projection.
 
     Toeplitz matrices are written out, and the part of a causal one that does
-    not count is zero: these are the weights that multiply.
+    not count is zero: these are the weights that multiply. A `MixerBlock` has
+    no such matrix: it mixes tokens with two, and a nonlinearity between.
 
     Args:
         model: A built Keras model or layer that contains
-            `SpatialGatingUnit`s, at whatever depth.
+            `SpatialGatingUnit`s or `SpatialProjection`s, at whatever depth:
+            a gMLP or a ResMLP.
 
     Returns:
         Dictionary from the name of the unit's block (or of the unit, where it
@@ -22,7 +33,7 @@ def spatial_weights(model):
         the model; `[h, i, j]` weighs token j for token i.
 
     Raises:
-        ValueError: If the model contains no gating unit.
+        ValueError: If the model contains neither, or is not built.
     """
     found = {}
     for path, layer in walk(model):
@@ -37,7 +48,8 @@ def spatial_weights(model):
             found[name] = keras.ops.convert_to_numpy(unit.spatial_matrix())
     if not found:
         raise ValueError(
-            "The model contains no `SpatialGatingUnit`. "
+            "The model contains no `SpatialGatingUnit` and no "
+            "`SpatialProjection`, the layers that mix tokens with one matrix. "
             f"Received: model={model!r}"
         )
     return found
@@ -45,10 +57,11 @@ def spatial_weights(model):
 
 def _unit_of(path, layer):
     """Yields `(name, unit)` for a block, and for a unit that is in none."""
-    if isinstance(layer, GMLPBlock):
-        yield path[-1], layer.gating_unit
-    elif isinstance(layer, SpatialGatingUnit):
+    if isinstance(layer, UNITS):
         yield path[-1], layer
+    for block, attribute in UNIT_OF_BLOCK.items():
+        if isinstance(layer, block):
+            yield path[-1], getattr(layer, attribute)
 
 
 def walk(layer, above=()):
@@ -56,5 +69,6 @@ def walk(layer, above=()):
     path = (*above, layer.name)
     yield path, layer
     # A block speaks for its parts.
-    for child in [] if isinstance(layer, GMLPBlock) else layer._layers:
+    is_block = isinstance(layer, tuple(UNIT_OF_BLOCK))
+    for child in [] if is_block else layer._layers:
         yield from walk(child, path)

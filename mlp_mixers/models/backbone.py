@@ -17,6 +17,8 @@ from mlp_mixers.models.preset_lookup import find_backbone
 from mlp_mixers.models.preset_lookup import subclass_named
 from mlp_mixers.models.preset_lookup import with_dtype
 from mlp_mixers.models.preset_lookup import with_subclasses
+from mlp_mixers.models.preset_weights import load_folder_weights
+from mlp_mixers.models.preset_weights import load_public_weights
 from mlp_mixers.models.presets import PRESETS
 
 
@@ -53,6 +55,10 @@ class Backbone(keras.Model):
     def from_preset(cls, preset, load_weights=True, **overrides):
         """Builds the backbone that a preset describes.
 
+        With another `image_shape`, the weights that mix tokens are carried
+        over to the new grid of patches
+        (`mlp_mixers.weights.resize_spatial_weights`), and a message says so.
+
         Args:
             preset: Name of a built-in preset (`list(cls.presets)`) or path of
                 a folder written by `save_to_preset`.
@@ -76,12 +82,14 @@ class Backbone(keras.Model):
         backbone_cls = subclass_named(cls, class_name, preset)
         check_arguments(backbone_cls, overrides)
         backbone = backbone_cls.from_config({**config, **overrides})
-        if load_weights:
-            preset_folder.read_weights(
+        if load_weights and folder is None:
+            load_public_weights(backbone, preset, skip_head=True)
+        elif load_weights:
+            load_folder_weights(
                 backbone,
                 folder,
-                preset_folder.BACKBONE_WEIGHTS_FILE,
                 overrides,
+                build_saved=lambda: backbone_cls.from_config(config),
             )
         return backbone
 

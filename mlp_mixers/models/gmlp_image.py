@@ -10,6 +10,7 @@ from mlp_mixers.layers import PatchEmbedding
 from mlp_mixers.layers.patch_embedding import check_data_format
 from mlp_mixers.layers.patch_embedding import patch_grid
 from mlp_mixers.models.backbone import Backbone
+from mlp_mixers.models.drop_path import drop_path_rates
 from mlp_mixers.models.image_classifier import ImageClassifier
 
 
@@ -225,31 +226,6 @@ class GMLPImageClassifier(ImageClassifier):
     """
 
     backbone_cls = GMLPBackbone
-
-
-def drop_path_rates(last_rate, num_layers, schedule="constant"):
-    """The rate of stochastic depth for each block.
-
-    Args:
-        last_rate: That of the last block.
-        num_layers: Number of blocks.
-        schedule: `"constant"`, or `"linear"` from 0.
-
-    Returns:
-        List of `num_layers` floats.
-
-    Raises:
-        ValueError: If `schedule` is another word.
-    """
-    if schedule == "constant":
-        return [last_rate] * num_layers
-    if schedule == "linear":
-        last = num_layers - 1
-        return [last_rate * i / last for i in range(last)] + [last_rate]
-    raise ValueError(
-        "`drop_path_schedule` must be 'constant' or 'linear'. "
-        f"Received: drop_path_schedule={schedule!r}"
-    )
 
 
 def _clone(initializer):

@@ -17,6 +17,10 @@ from mlp_mixers.models.preset_lookup import check_arguments
 from mlp_mixers.models.preset_lookup import find_backbone
 from mlp_mixers.models.preset_lookup import subclass_named
 from mlp_mixers.models.preset_lookup import with_dtype
+from mlp_mixers.models.preset_lookup import with_subclasses
+from mlp_mixers.models.preset_weights import load_folder_weights
+from mlp_mixers.models.preset_weights import load_public_weights
+from mlp_mixers.models.preset_weights import public_weights
 from mlp_mixers.training.optimizer import AdamW
 
 logger = logging.getLogger("mlp_mixers")
@@ -160,6 +164,7 @@ class ImageClassifier(keras.Model):
         """Builds a classifier from a preset.
 
         A folder in which a classifier was saved gives it back, head included.
+        Called on `ImageClassifier` itself, the class is found by the preset.
         With another `num_classes`, and from a preset that holds a backbone
         alone, the head starts from random weights; a message says so when
         trained head weights are left behind.
@@ -184,7 +189,9 @@ class ImageClassifier(keras.Model):
         )
         ```
         """
-        folder, _, _ = find_backbone(preset, load_weights)
+        folder, backbone_name, _ = find_backbone(preset, load_weights)
+        if cls is ImageClassifier:
+            cls = _classifier_for(backbone_name)
         saved = folder and preset_folder.read_description(
             folder, preset_folder.TASK_FILE
         )
@@ -192,6 +199,8 @@ class ImageClassifier(keras.Model):
         if saved:
             task_cls = subclass_named(cls, saved[0], preset)
             config = with_dtype(saved[1])
+        elif load_weights and not folder:
+            config = {"num_classes": public_weights(preset)["num_classes"]}
         own = {k: kwargs[k] for k in kwargs if k in arguments_of(task_cls)}
         for_backbone = {
             k: kwargs[k] for k in kwargs if k not in own or k == "dtype"
@@ -201,8 +210,9 @@ class ImageClassifier(keras.Model):
                 f"The preset {preset!r} holds no classifier, so the number "
                 "of classes must be given. Received: num_classes=None"
             )
+        has_head = "num_classes" in config
         same_head = (
-            saved
+            has_head
             and own.get("num_classes", config["num_classes"])
             == config["num_classes"]
         )
@@ -212,11 +222,18 @@ class ImageClassifier(keras.Model):
             **for_backbone,
         )
         task = task_cls.from_config({**config, **own, "backbone": backbone})
-        if load_weights and same_head:
-            preset_folder.read_weights(
-                task, folder, preset_folder.TASK_WEIGHTS_FILE, for_backbone
+        if load_weights and same_head and folder is None:
+            load_public_weights(task, preset, skip_head=False)
+        elif load_weights and same_head:
+            load_folder_weights(
+                task,
+                folder,
+                for_backbone,
+                build_saved=lambda: task_cls.from_preset(
+                    preset, load_weights=False
+                ),
             )
-        elif load_weights and saved:
+        elif load_weights and has_head:
             logger.warning(
                 "The head of %s has %s classes and %s were asked for: the "
                 "head starts from random weights.",
@@ -238,3 +255,15 @@ class ImageClassifier(keras.Model):
     def presets(cls):
         """The built-in presets that fit this class, by name."""
         return cls.backbone_cls.presets
+
+
+def _classifier_for(backbone_name):
+    """The class whose backbone has this registered name."""
+    for candidate in with_subclasses(ImageClassifier):
+        name = keras.saving.get_registered_name(candidate.backbone_cls)
+        if name == backbone_name:
+            return candidate
+    raise ValueError(
+        "No image classifier that is known here takes this backbone. "
+        f"Received: registered_name={backbone_name!r}"
+    )

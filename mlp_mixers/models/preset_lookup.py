@@ -32,7 +32,7 @@ def find_backbone(preset, load_weights):
             raise ValueError(
                 f"The preset {preset!r} has no public weights. Pass "
                 "`load_weights=False` to start from random ones. Presets "
-                f"with weights: {available or 'none yet'}"
+                f"with weights: {', '.join(available)}"
             )
         return None, f"mlp_mixers>{entry['class_name']}", entry["config"]
     if not isinstance(preset, (str, os.PathLike)):

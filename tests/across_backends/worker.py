@@ -14,13 +14,24 @@ import numpy as np
 from keras import ops
 
 from mlp_mixers.models import GMLPImageClassifier
+from mlp_mixers.models import MixerImageClassifier
+from mlp_mixers.models import ResMLPImageClassifier
 from tests.cases import gmlp_nano
+from tests.cases import mixer_nano
 from tests.cases import randomize
+from tests.cases import resmlp_nano
+
+
+def gmlp(**options):
+    return GMLPImageClassifier(gmlp_nano(**options), num_classes=3)
+
 
 MODELS = {
-    "gmlp": {},
-    "amlp": {"attention_dim": 4, "toeplitz": True},
-    "heads": {"num_heads": 3, "gate": "additive"},
+    "gmlp": gmlp,
+    "amlp": lambda: gmlp(attention_dim=4, toeplitz=True),
+    "heads": lambda: gmlp(num_heads=3, gate="additive"),
+    "mixer": lambda: MixerImageClassifier(mixer_nano(), num_classes=3),
+    "resmlp": lambda: ResMLPImageClassifier(resmlp_nano(), num_classes=3),
 }
 STEPS = 10
 
@@ -47,10 +58,9 @@ def measure(path, outputs):
 
 def write(folder, backend):
     rng = np.random.default_rng(list(backend.encode()))
-    for name, options in MODELS.items():
-        model = GMLPImageClassifier(gmlp_nano(**options), num_classes=3)
+    for name, make in MODELS.items():
         path = folder / f"{name}_{backend}.keras"
-        randomize(model, rng).save(path)
+        randomize(make(), rng).save(path)
         measure(path, folder / f"{name}_{backend}_by_{backend}.npz")
 
 

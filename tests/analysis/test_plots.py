@@ -9,6 +9,7 @@ from mlp_mixers.layers import GMLPBlock
 from mlp_mixers.models import GMLPImageClassifier
 from tests.cases import gmlp_nano
 from tests.cases import randomize
+from tests.cases import resmlp_nano
 
 
 @pytest.fixture
@@ -38,6 +39,13 @@ def test_each_picture_is_a_row_of_w_over_the_grid(model, tmp_path):
     marker = figure.axes[1].lines[0]
     assert (marker.get_xdata()[0], marker.get_ydata()[0]) == (1, 1)
     assert matplotlib.image.imread(tmp_path / "filters.png").std() > 0
+
+
+def test_draws_resmlp_too(rng):
+    model = randomize(resmlp_nano(image_shape=(4, 9, 3)), rng)
+    figure = plot_spatial_weights(model, blocks=[1], tokens=[4])
+    w = np.array(model.blocks[1].spatial_projection.get_weights()[0])[0]
+    np.testing.assert_array_equal(pictures(figure)[0], w[4].reshape(2, 3))
 
 
 def test_finds_the_grid_of_a_model_inside_another(model):

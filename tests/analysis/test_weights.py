@@ -5,10 +5,14 @@ from keras import ops
 
 from mlp_mixers.analysis import spatial_weights
 from mlp_mixers.layers import GMLPBlock
+from mlp_mixers.layers import ResMLPBlock
 from mlp_mixers.layers import SpatialGatingUnit
+from mlp_mixers.layers import SpatialProjection
 from mlp_mixers.models import GMLPImageClassifier
 from tests.cases import gmlp_nano
+from tests.cases import mixer_nano
 from tests.cases import randomize
+from tests.cases import resmlp_nano
 
 
 def test_one_matrix_for_each_block_in_order(rng):
@@ -24,10 +28,12 @@ def test_one_matrix_for_each_block_in_order(rng):
 
 def test_are_the_weights_that_multiply(rng):
     """A linear gate fed with unit vectors spells out its matrix."""
-    unit = SpatialGatingUnit(gate="linear", toeplitz=True, causal=True)
+    unit = SpatialGatingUnit(
+        gate="linear", toeplitz=True, causal=True, name="unit"
+    )
     unit.build((None, 4, 4))
     randomize(unit, rng)
-    w = spatial_weights(unit)["spatial_gating_unit"][0]
+    w = spatial_weights(unit)["unit"][0]
     assert w.shape == (4, 4)
     assert not np.triu(w, 1).any()
     x = rng.normal(size=(1, 4, 4)).astype("float32")
@@ -59,9 +65,30 @@ def test_units_outside_of_blocks_have_their_own_names():
     assert list(spatial_weights(model)) == ["a", "b"]
 
 
-def test_a_model_that_is_not_built():
+def test_reads_resmlp_too(rng):
+    model = randomize(resmlp_nano(), rng)
+    weights = spatial_weights(model)
+    assert list(weights) == ["block_0", "block_1"]
+    for name, block in zip(weights, model.blocks):
+        np.testing.assert_array_equal(
+            weights[name], block.spatial_projection.get_weights()[0]
+        )
+
+
+def test_projections_outside_of_blocks_have_their_own_names():
+    model = keras.Sequential([keras.Input((4, 8)), SpatialProjection(name="p")])
+    assert spatial_weights(model)["p"].shape == (1, 4, 4)
+
+
+@pytest.mark.parametrize("block", [GMLPBlock, ResMLPBlock])
+def test_a_model_that_is_not_built(block):
     with pytest.raises(ValueError, match="no weights yet: build it"):
-        spatial_weights(GMLPBlock(12))
+        spatial_weights(block(12))
+
+
+def test_a_mixer_has_no_one_matrix():
+    with pytest.raises(ValueError, match="no `SpatialProjection`.*one matrix"):
+        spatial_weights(mixer_nano())
 
 
 def test_a_model_without_gating_units():

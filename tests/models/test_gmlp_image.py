@@ -5,7 +5,7 @@ import pytest
 from mlp_mixers.models import GMLPBackbone
 from mlp_mixers.models import GMLPImageClassifier
 from mlp_mixers.models import ImageClassifier
-from mlp_mixers.models.gmlp_image import drop_path_rates
+from mlp_mixers.models.drop_path import drop_path_rates
 from tests.cases import gmlp_nano
 
 

@@ -2,66 +2,107 @@
 
 import keras
 import numpy as np
+import pytest
 from keras import ops
 
 from mlp_mixers.layers import GMLPBlock
 from mlp_mixers.models import GMLPBackbone
 from mlp_mixers.models import GMLPImageClassifier
+from mlp_mixers.models import MixerBackbone
+from mlp_mixers.models import MixerImageClassifier
+from mlp_mixers.models import ResMLPBackbone
+from mlp_mixers.models import ResMLPImageClassifier
+from mlp_mixers.weights import export_checkpoint
+from mlp_mixers.weights import load_checkpoint
 from tests import golden
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 
+GMLP = {
+    "image_shape": (32, 32, 3),
+    "patch_size": 8,
+    "num_layers": 3,
+    "hidden_dim": 24,
+    "intermediate_dim": 144,
+}
+OTHERS = {
+    "image_shape": (24, 24, 3),
+    "patch_size": 6,
+    "num_layers": 2,
+    "hidden_dim": 20,
+    "intermediate_dim": 80,
+}
 
-def test_gmlp_is_timms():
-    arrays, weights = golden.load("timm_gmlp_tiny")
-    backbone = GMLPBackbone(
-        image_shape=(32, 32, 3),
-        patch_size=8,
-        num_layers=3,
-        hidden_dim=24,
-        intermediate_dim=144,
-    )
-    model = GMLPImageClassifier(backbone, num_classes=7)
-    load_timm(model, weights)
 
-    layers = [backbone.patch_embedding, backbone.blocks[0], backbone.blocks[2]]
-    taps = keras.Model(backbone.input, [x.output for x in layers])
-    outputs = taps(arrays["images_nhwc"])
-    for name, output in zip(("stem", "block0", "block2"), outputs):
-        np.testing.assert_allclose(
-            ops.convert_to_numpy(output), arrays[f"taps/{name}"], **CLOSE
-        )
+def gmlp():
+    return GMLPImageClassifier(GMLPBackbone(**GMLP), num_classes=7)
+
+
+def mixer():
+    backbone = MixerBackbone(**OTHERS, token_intermediate_dim=10)
+    return MixerImageClassifier(backbone, num_classes=5)
+
+
+def resmlp():
+    return ResMLPImageClassifier(ResMLPBackbone(**OTHERS), num_classes=5)
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (gmlp, "timm_gmlp_tiny"),
+        (mixer, "timm_mixer_tiny"),
+        (resmlp, "timm_resmlp_tiny"),
+    ],
+)
+def test_the_model_is_timms(make, name):
+    """Loaded by `load_checkpoint`: logits and intermediate outputs agree."""
+    arrays, weights = golden.load(name)
+    model = make()
+    report = load_checkpoint(model, weights)
+    assert len(report.loaded) == len(weights)
+    backbone = model.backbone
+    layers = {"taps/stem": backbone.patch_embedding, "logits": model.head}
+    for i, block in enumerate(backbone.blocks):
+        layers[f"taps/block{i}"] = block
+    for tap, layer in layers.items():
+        if tap not in arrays:
+            continue
+        if tap == "logits":
+            found = model.predict(arrays["images_nhwc"], verbose=0)
+        else:
+            part = keras.Model(backbone.input, layer.output)
+            found = part.predict(arrays["images_nhwc"], verbose=0)
+        np.testing.assert_allclose(found, arrays[tap], **CLOSE)
+
+    exported = export_checkpoint(model, "timm")
+    assert set(exported) == set(weights)
+    for name, array in weights.items():
+        np.testing.assert_array_equal(exported[name], array)
+
+
+def test_resmlp_under_its_authors_names():
+    """Other names, and vectors where timm has (1, 1, d)."""
+    arrays, weights = golden.load("timm_resmlp_tiny")
+    renamed = {}
+    for name, array in weights.items():
+        for timm, theirs in (
+            ("stem.", "patch_embed."),
+            ("linear_tokens.", "attn."),
+            ("mlp_channels.", "mlp."),
+            ("ls1", "gamma_1"),
+            ("ls2", "gamma_2"),
+        ):
+            name = name.replace(timm, theirs)
+        renamed[name] = array.reshape(-1) if array.ndim == 3 else array
+    model = resmlp()
+    assert load_checkpoint(model, renamed).layout == "facebook"
     np.testing.assert_allclose(
         model.predict(arrays["images_nhwc"], verbose=0),
         arrays["logits"],
         **CLOSE,
     )
-
-
-def load_timm(model, weights):
-    """Copies a timm state dict; every name must be used."""
-    unused = set(weights)
-
-    def pair(name):
-        unused.difference_update({f"{name}.weight", f"{name}.bias"})
-        return weights[f"{name}.weight"], weights[f"{name}.bias"]
-
-    backbone = model.backbone
-    kernel, bias = pair("stem.proj")  # (d, c, p, q) -> (p·q·c, d)
-    kernel = kernel.transpose(2, 3, 1, 0).reshape(-1, len(bias))
-    backbone.patch_embedding.dense.set_weights([kernel, bias])
-    for i, block in enumerate(backbone.blocks):
-        mlp = f"blocks.{i}.mlp_channels"
-        golden.norm(block.norm, *pair(f"blocks.{i}.norm"))
-        golden.dense(block.intermediate_dense, *pair(f"{mlp}.fc1"))
-        golden.norm(block.gating_unit.norm, *pair(f"{mlp}.gate.norm"))
-        w, b = pair(f"{mlp}.gate.proj")  # (n, n) as in the paper: W
-        block.gating_unit.spatial_kernel.assign(w[None])
-        block.gating_unit.spatial_bias.assign(b[None])
-        golden.dense(block.output_dense, *pair(f"{mlp}.fc2"))
-    golden.norm(backbone.output_norm, *pair("norm"))
-    golden.dense(model.head, *pair("head"))
-    assert not unused
+    assert set(export_checkpoint(model, "facebook")) == set(renamed)
 
 
 def test_amlp_block_is_g_mlp_pytorchs():
