@@ -1,7 +1,21 @@
-"""What a model has learned, as arrays and as pictures."""
+"""What a model has learned, as arrays and as pictures, and what it costs."""
 
+from mlp_mixers.analysis.flop_cost import Cost
+from mlp_mixers.analysis.flop_cost import Part
+from mlp_mixers.analysis.flop_cost import register_flops
+from mlp_mixers.analysis.flops import FlopsReport
+from mlp_mixers.analysis.flops import count_flops
 from mlp_mixers.analysis.plots import plot_history
 from mlp_mixers.analysis.plots import plot_spatial_weights
 from mlp_mixers.analysis.weights import spatial_weights
 
-__all__ = ["plot_history", "plot_spatial_weights", "spatial_weights"]
+__all__ = [
+    "Cost",
+    "FlopsReport",
+    "Part",
+    "count_flops",
+    "plot_history",
+    "plot_spatial_weights",
+    "register_flops",
+    "spatial_weights",
+]
