@@ -23,23 +23,21 @@ does only what is missing, so an interrupted study goes on where it stopped.
 `docs/results.md` has the numbers.
 """
 
-import argparse
 import dataclasses
-import json
+import functools
 import math
-import os
-import pathlib
-import statistics
 import time
 
 import mlp_mixers  # noqa: F401 - first, so that it can choose a backend
 
 import keras  # isort: skip
+from benchmarks import study
 from mlp_mixers import data
 from mlp_mixers.layers import GMLPBlock
 from mlp_mixers.layers import PatchEmbedding
-from recipes import runs
 from recipes import vision
+from recipes.vision_settings import Training
+from recipes.vision_settings import resolve
 
 # Name: (residual from the normalised input, start of W).
 VARIANTS = {
@@ -64,7 +62,7 @@ SIZES = {4: Size(64, 384, 5), 16: Size(32, 192, 3)}  # by number of blocks
 
 PATCH_SIZE = 2
 # The recipe's own settings, with fewer epochs.
-TRAINING = vision.Training(epochs=25, warmup_fraction=0.12)
+TRAINING = resolve(Training(epochs=25, warmup_fraction=0.12))
 
 
 @keras.saving.register_keras_serializable(package="benchmarks")
@@ -93,7 +91,7 @@ def build(variant, depth, split):
     return keras.Model(images, keras.layers.Dense(len(split.class_names))(x))
 
 
-def train(variant, depth, seed, split):
+def train(split, variant, depth, seed):
     """Trains one model and returns what is recorded of it."""
     keras.utils.clear_session()
     keras.utils.set_random_seed(seed)
@@ -120,9 +118,6 @@ def train(variant, depth, seed, split):
     seconds = time.perf_counter() - start
     scores = model.evaluate(*split.test, verbose=0, return_dict=True)
     return {
-        "variant": variant,
-        "depth": depth,
-        "seed": seed,
         "parameters": model.count_params(),
         "test_accuracy": scores["accuracy"],
         "test_loss": scores["loss"],
@@ -141,36 +136,6 @@ def plan():
         for variant in VARIANTS
         if seed < size.seeds
     ]
-
-
-def read(path, settings):
-    """The runs recorded in `path` so far.
-
-    Raises:
-        ValueError: If they were made with other settings.
-    """
-    if not path.exists():
-        return []
-    content = json.loads(path.read_text())
-    if content["settings"] != settings:
-        raise ValueError(
-            f"{path} holds runs with other settings; choose another `--out`. "
-            f"Received: {settings}, found: {content['settings']}"
-        )
-    return content["runs"]
-
-
-def write(path, settings, finished):
-    """Replaces the file as a whole, so that no interruption can halve it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".tmp")
-    content = {
-        "settings": settings,
-        "versions": runs.versions(),
-        "runs": finished,
-    }
-    unfinished.write_text(json.dumps(content, indent=1) + "\n")
-    os.replace(unfinished, path)
 
 
 def diverged(run):
@@ -193,12 +158,6 @@ def loss_of(run, epoch):
     return losses[epoch - 1] if epoch <= len(losses) else math.nan
 
 
-def mean_and_std(values, form):
-    values = list(values)
-    std = statistics.stdev(values) if len(values) > 1 else math.nan
-    return f"{form.format(statistics.mean(values))} ± {form.format(std)}"
-
-
 def table(finished):
     """The results as a Markdown table."""
     lines = [
@@ -209,9 +168,7 @@ def table(finished):
     for depth in SIZES:
         for variant in VARIANTS:
             some = [
-                run
-                for run in finished
-                if (run["variant"], run["depth"]) == (variant, depth)
+                run for run in finished if run["key"][:2] == [variant, depth]
             ]
             if not some:
                 continue
@@ -219,13 +176,15 @@ def table(finished):
                 depth,
                 f"`{variant}`",
                 len(some),
-                mean_and_std(
+                study.mean_and_std(
                     (100 * r["test_accuracy"] for r in some), "{:.2f}"
                 ),
-                mean_and_std((r["test_loss"] for r in some), "{:.3f}"),
-                mean_and_std((loss_of(r, 1) for r in some), "{:.2f}"),
-                mean_and_std((loss_of(r, 3) for r in some), "{:.2f}"),
-                mean_and_std((epochs_until(r, 0.9) for r in some), "{:.1f}"),
+                study.mean_and_std((r["test_loss"] for r in some), "{:.3f}"),
+                study.mean_and_std((loss_of(r, 1) for r in some), "{:.2f}"),
+                study.mean_and_std((loss_of(r, 3) for r in some), "{:.2f}"),
+                study.mean_and_std(
+                    (epochs_until(r, 0.9) for r in some), "{:.1f}"
+                ),
                 sum(diverged(r) for r in some),
             ]
             lines.append("| " + " | ".join(map(str, cells)) + " |")
@@ -235,42 +194,22 @@ def table(finished):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--out",
-        type=pathlib.Path,
-        default=pathlib.Path("runs/keras_io_comparison.json"),
-        help="file for the results; what it holds is not run again",
-    )
-    parser.add_argument(
-        "--report", action="store_true", help="only print what is there"
-    )
-    arguments = parser.parse_args()
-    settings = {
-        "training": dataclasses.asdict(TRAINING),
-        "sizes": {str(k): dataclasses.asdict(v) for k, v in SIZES.items()},
-        "backend": keras.backend.backend(),
-    }
-    finished = read(arguments.out, settings)
-    done = {(run["variant"], run["depth"], run["seed"]) for run in finished}
-    missing = [entry for entry in plan() if entry not in done]
-    if arguments.report:
-        missing = []
-    split = data.load_digits()
-    start = time.perf_counter()
-    for i, (variant, depth, seed) in enumerate(missing, 1):
-        run = train(variant, depth, seed, split)
-        finished.append(run)
-        write(arguments.out, settings, finished)
-        spent = time.perf_counter() - start
-        left = spent / i * (len(missing) - i)
-        print(
-            f"{i}/{len(missing)}  {depth:2d} blocks  {variant:8s} seed {seed}  "
-            f"test accuracy {run['test_accuracy']:.4f}  "
-            f"{run['seconds']:.0f} s, {left / 60:.0f} min left",
-            flush=True,
+    study.main(
+        study.Study(
+            name="keras_io_comparison",
+            description=__doc__.splitlines()[0],
+            settings={
+                "training": dataclasses.asdict(TRAINING),
+                "sizes": {
+                    str(k): dataclasses.asdict(v) for k, v in SIZES.items()
+                },
+                "backend": keras.backend.backend(),
+            },
+            plan=plan(),
+            train=functools.partial(train, data.load_digits()),
+            table=table,
         )
-    print(f"\n{table(finished)}")
+    )
 
 
 if __name__ == "__main__":

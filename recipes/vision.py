@@ -1,253 +1,405 @@
-"""Train a gMLP image classifier on real images.
+"""Train, finetune, evaluate and use image classifiers.
 
     python -m recipes.vision
     python -m recipes.vision --preset amlp_digits_nano --epochs 30
+    python -m recipes.vision --data folder:~/pictures --recipe cifar
+    python -m recipes.vision --data folder:~/pictures --from gmlp_small_224
+    python -m recipes.vision --resume runs/vision
+    python -m recipes.vision --evaluate runs/vision
+    python -m recipes.vision --from runs/vision --predict a.jpg b.png
     KERAS_BACKEND=torch python -m recipes.vision --num-layers 8
 
-Leaves a folder with the model, its history, the learning curves, the spatial
-filters, the configuration and the results. On the digits, the default run
-takes a minute or two on two CPU cores; `docs/results.md` has its accuracy.
+A run leaves a folder with the model, its history, the learning curves, the
+spatial filters, the configuration and the results. On the digits, the default
+run takes a minute or two on two CPU cores; `docs/results.md` has its accuracy.
 """
 
 import dataclasses
-import math
+import hashlib
+import json
 import pathlib
+import shutil
 import sys
 import time
 from typing import Annotated
-from typing import Literal
 
 import tyro
 
 import mlp_mixers  # noqa: F401 - first, so that it can choose a backend
 
 import keras  # isort: skip
+import numpy as np
+
 from mlp_mixers import analysis
 from mlp_mixers import data
-from mlp_mixers.models import GMLPImageClassifier
+from mlp_mixers.models import ImageClassifier
+from mlp_mixers.models import MixerBackbone
 from mlp_mixers.training import AdamW
 from mlp_mixers.training import ProgressBar
+from mlp_mixers.training import TrainingCheckpoint
 from mlp_mixers.training import warmup_cosine
 from recipes import runs
-
-
-@dataclasses.dataclass
-class Model:
-    """A preset, and what to change in it (None: what the preset says)."""
-
-    preset: str = "gmlp_digits_nano"
-    """gmlp_digits_nano, amlp_digits_nano, gmlp_cifar_nano, gmlp_tiny_224 and
-    larger; its image size gives way to the data's."""
-    patch_size: int | None = None
-    """Side of a patch in pixels."""
-    num_layers: int | None = None
-    """Number of blocks."""
-    hidden_dim: int | None = None
-    """Width of a token."""
-    intermediate_dim: int | None = None
-    """Width inside a block, before the gate halves it."""
-    attention_dim: int | None = None
-    """Width of a tiny attention in every block (aMLP)."""
-    gate: Literal["linear", "additive", "multiplicative", "split"] | None = None
-    """Which gate of the paper's ablation; split is the paper's choice."""
-    num_heads: int | None = None
-    """Number of spatial matrices in a block."""
-    drop_path_rate: float | None = None
-    """Probability of dropping a block for an example (stochastic depth)."""
-
-
-@dataclasses.dataclass
-class Training:
-    """How to train."""
-
-    epochs: int = 60
-    """Passes over the training images."""
-    batch_size: int = 32
-    """Images in a step."""
-    learning_rate: float = 2e-3
-    """Highest learning rate: linear warm-up, then a cosine to zero."""
-    warmup_fraction: float = 0.05
-    """Part of the training that warms up."""
-    weight_decay: float = 0.05
-    """Of AdamW; biases and normalisations are spared."""
-    clip_norm: float = 1.0
-    """Largest global norm of the gradients; 0 for no limit."""
-    max_shift: int = 1
-    """Training images are moved by up to so many pixels."""
-
-
-@dataclasses.dataclass
-class Config:
-    """Train a gMLP image classifier on real images."""
-
-    model: Model = dataclasses.field(default_factory=Model)
-    training: Training = dataclasses.field(default_factory=Training)
-    data: Literal["digits"] = "digits"
-    """digits: 1,797 handwritten 8x8 digits, inside scikit-learn."""
-    seed: int = 0
-    """Of initial weights, order and shifts."""
-    out: pathlib.Path = pathlib.Path("runs/vision")
-    """Folder for the results; an existing one is kept, a number appended."""
+from recipes import vision_data
+from recipes import vision_models
+from recipes.vision_settings import Config
+from recipes.vision_settings import from_record
+from recipes.vision_settings import resolve
 
 
 def main(config):
-    """Trains, evaluates and records one run.
+    """Does what the settings ask for: train, go on, evaluate or predict.
 
     Args:
         config: A `Config`.
 
     Returns:
-        Dictionary of results, as in `results.json`.
+        Dictionary of results, as in `results.json`; for `predict`, a list of
+        `(file, [(class, probability), ...])`.
 
     Raises:
-        ValueError: If a setting is out of range.
+        ValueError: If a setting is out of range, data or model cannot be had.
         FloatingPointError: If the loss becomes NaN or infinite.
+        KeyboardInterrupt: If it is interrupted, with how to go on.
     """
-    check(config.training)
+    if config.predict:
+        return predict(config)
+    if config.evaluate is not None:
+        return evaluate(config)
+    if config.resume is not None:
+        return resume(config)
+    return start(config)
+
+
+def start(config):
+    """A new run in a new folder."""
+    settings = resolve(config.training)
     keras.utils.set_random_seed(config.seed)
-    split = data.load_digits()
-    model = build(config.model, split)
+    source = config.model.from_ and vision_models.find(config.model.from_)
+    split = vision_data.load(config, source)
+    model, preprocessor = build(config, split, source)
     folder = runs.new_folder(config.out)
     # What was asked for, and every size that came of it.
     asked = dataclasses.asdict(config)
     runs.record(
         folder, "config.json", {**asked, "built": model.backbone.get_config()}
     )
+    return run(folder, config, settings, split, model, preprocessor)
+
+
+def resume(config):
+    """The rest of an interrupted run, in its folder, with its settings.
+
+    Raises:
+        ValueError: If the folder holds no run, or other settings are given.
+    """
+    folder = pathlib.Path(config.resume).expanduser()
+    if dataclasses.replace(config, resume=None) != Config():
+        raise ValueError(
+            "A run goes on with its own settings: give --resume alone. "
+            "(For other settings, start a new run, with --from if you like.)"
+        )
+    if not (folder / "config.json").is_file():
+        raise ValueError(
+            "There is no run to go on with in this folder: it has no "
+            f"config.json. Received: --resume {folder}"
+        )
+    if (folder / "results.json").exists():
+        print(f"The run in {folder} has finished.")
+        results = json.loads((folder / "results.json").read_text())
+        report(folder, results)
+        return results
+    config = from_record(json.loads((folder / "config.json").read_text()))
+    settings = resolve(config.training)
+    keras.utils.set_random_seed(config.seed)
+    source = config.model.from_ and vision_models.find(config.model.from_)
+    split = vision_data.load(config, source)
+    model, preprocessor = build(config, split, source)
+    return run(folder, config, settings, split, model, preprocessor)
+
+
+def run(folder, config, settings, split, model, preprocessor):
+    """Trains, evaluates and records; all that `folder` is for."""
     print(
         f"{model.name}: {model.count_params():,} parameters, "
-        f"{len(split.train[0]):,} training images, "
+        f"{len(split.train[0]):,} training images of {len(split.class_names)} "
+        f"classes at {'x'.join(map(str, preprocessor.image_shape))}, "
         f"Keras {keras.__version__} on {keras.backend.backend()}"
     )
-    start = time.perf_counter()
-    history = train(model, split, config)
-    seconds = time.perf_counter() - start
+    for note in split.notes:
+        print(f"note: {note}")
+    begin = time.perf_counter()
+    history, best = train(folder, model, split, preprocessor, config, settings)
+    seconds = time.perf_counter() - begin
 
-    scores = model.evaluate(*split.test, verbose=0, return_dict=True)
+    # As people will go on with it: integer labels.
+    model.compile(model.optimizer)
+    batches = vision_data.plain_batches(
+        split.test, preprocessor, settings.batch_size
+    )
+    scores = model.evaluate(batches, verbose=0, return_dict=True)
     results = {
         "test_accuracy": scores["accuracy"],
         "test_loss": scores["loss"],
         "test_images": len(split.test[0]),
         "parameters": model.count_params(),
         "epochs": len(history["loss"]),
+        "best_epoch": best and best[0],
         "seconds": seconds,
         "seed": config.seed,
+        "notes": split.notes,
         "versions": runs.versions(),
     }
-    save(folder, model, history, results)
+    save(folder, model, preprocessor, history, results)
     report(folder, results)
     return results
 
 
-def check(training):
-    """Raises a ValueError for settings that cannot train."""
-    for name in ("epochs", "batch_size", "learning_rate"):
-        value = getattr(training, name)
-        if not value > 0:
-            raise ValueError(
-                f"`{name}` must be positive. Received: {name}={value}"
-            )
-    for name in ("weight_decay", "clip_norm", "max_shift"):
-        value = getattr(training, name)
-        if not value >= 0:
-            raise ValueError(
-                f"`{name}` must not be negative. Received: {name}={value}"
-            )
-    if not 0 <= training.warmup_fraction < 1:
-        raise ValueError(
-            "`warmup_fraction` must lie in [0, 1). "
-            f"Received: warmup_fraction={training.warmup_fraction}"
-        )
+def build(config, split, source=None):
+    """The classifier that settings and data ask for.
 
-
-def build(model, split):
-    """The classifier that the configuration and the data ask for."""
+    Returns:
+        `(model, preprocessor)`.
+    """
+    asked = dataclasses.asdict(config.model)
+    not_the_models = ("preset", "from_", "freeze", "image_size")
     changes = {
         name: value
-        for name, value in dataclasses.asdict(model).items()
-        if value is not None and name != "preset"
+        for name, value in asked.items()
+        if value is not None and name not in not_the_models
     }
-    return GMLPImageClassifier.from_preset(
-        model.preset,
-        num_classes=len(split.class_names),
-        image_shape=split.train[0].shape[1:],
-        load_weights=False,
-        **changes,
+    changes["num_classes"] = len(split.class_names)
+    preset = vision_data.preset_for(config)
+    size = config.model.image_size
+    if source is None:
+        shape = vision_data.image_shape(config, split, preset)
+        model = ImageClassifier.from_preset(
+            preset, image_shape=shape, load_weights=False, **changes
+        )
+    else:
+        if size is not None:
+            channels = vision_data.channels_of(source, preset)
+            changes["image_shape"] = (*size, channels)
+        model = vision_models.open_trained(
+            source, config.model.preset, **changes
+        )
+    if config.model.freeze:
+        model.backbone.trainable = False
+    preprocessor = vision_data.preprocessor_for(
+        split, model.backbone.image_shape, source, preset
     )
+    return model, preprocessor
 
 
-def optimizer(training, steps_per_epoch):
-    """AdamW with the rate, decay and clipping of a `Training`."""
+def optimizer(settings, steps_per_epoch):
+    """AdamW with the rate, decay, clipping and average of a `Training`."""
+    total = steps_per_epoch * settings.epochs
     rate = warmup_cosine(
-        training.learning_rate,
-        total_steps=steps_per_epoch * training.epochs,
-        warmup_steps=int(
-            steps_per_epoch * training.epochs * training.warmup_fraction
-        ),
+        settings.learning_rate,
+        total_steps=total,
+        warmup_steps=int(total * settings.warmup_fraction),
     )
     return AdamW(
         rate,
-        weight_decay=training.weight_decay,
-        global_clipnorm=training.clip_norm or None,
+        weight_decay=settings.weight_decay,
+        epsilon=settings.epsilon,
+        global_clipnorm=settings.clip_norm or None,
+        use_ema=bool(settings.ema),
+        ema_momentum=settings.ema or 0.99,
     )
 
 
-def train(model, split, config):
-    """Fits the model; returns the history, metric name to list of values."""
-    settings = config.training
-    batches = data.ImageBatches(
-        *split.train,
-        batch_size=settings.batch_size,
-        max_shift=settings.max_shift,
-        seed=config.seed,
+def train(folder, model, split, preprocessor, config, settings):
+    """Fits the model, from where the folder's checkpoint left it.
+
+    Returns:
+        The history, metric name to list of values, and `(epoch, value)` of
+        the best validation accuracy.
+    """
+    batches = vision_data.training_batches(
+        split, preprocessor, settings, config
     )
-    model.compile(optimizer(settings, len(batches)))
-    history, bar = keras.callbacks.History(), ProgressBar()
+    soft = batches.targets_are_soft
+    loss = keras.losses.CategoricalCrossentropy(from_logits=True)
+    model.compile(
+        optimizer(settings, len(batches)), loss=loss if soft else "auto"
+    )
+    validation = vision_data.plain_batches(
+        split.validation,
+        preprocessor,
+        settings.batch_size,
+        len(split.class_names) if soft else None,
+    )
+    checkpoint = TrainingCheckpoint(
+        folder / "checkpoint", identity=identity(config, split)
+    )
+    first = checkpoint.restore(model)
+    if first:
+        print(f"Going on after epoch {first} of {settings.epochs}.")
+    bar = ProgressBar()
+    averages = [keras.callbacks.SwapEMAWeights()] if settings.ema else []
+    watch = vision_data.InputWatch(batches)
     try:
-        model.fit(
-            batches,
-            epochs=settings.epochs,
-            validation_data=split.validation,
-            callbacks=[bar, keras.callbacks.TerminateOnNaN(), history],
-            shuffle=False,  # the batches are shuffled, by our seed
-            verbose=0,
-        )
+        if first < settings.epochs:
+            model.fit(
+                batches,
+                epochs=settings.epochs,
+                initial_epoch=first,
+                validation_data=validation,
+                callbacks=[
+                    data.FollowEpochs(batches),
+                    bar,
+                    keras.callbacks.TerminateOnNaN(),
+                    *averages,
+                    checkpoint,
+                    watch,
+                ],
+                shuffle=False,  # the batches are shuffled, by our seed
+                verbose=0,
+            )
     except KeyboardInterrupt:
-        if not history.history:
-            raise
-        print("Interrupted: what has been trained so far is saved.")
+        raise KeyboardInterrupt(_how_to_go_on(folder, checkpoint)) from None
     finally:
         bar.close()
-    if not math.isfinite(history.history["loss"][-1]):
+        batches.close()
+    if checkpoint.epochs_done < settings.epochs:
         raise FloatingPointError(
-            "The loss became NaN or infinite. Lower the learning rate, "
-            "lengthen the warm-up or clip gradients harder."
+            "The loss became NaN or infinite in epoch "
+            f"{checkpoint.epochs_done + 1}. Lower the learning rate, lengthen "
+            "the warm-up or clip gradients harder. "
+            + _what_is_kept(folder, checkpoint)
         )
-    return history.history
+    watch.report()
+    best = checkpoint.best_epoch and (checkpoint.best_epoch, checkpoint.best)
+    if config.keep == "best":
+        checkpoint.load_best(model)
+    return checkpoint.history, best
 
 
-def save(folder, model, history, results):
+def identity(config, split):
+    """What must be the same when a run goes on: its settings and its data."""
+    settings = dataclasses.asdict(config)
+    for name in ("out", "resume", "workers", "evaluate", "predict"):
+        del settings[name]
+    digest = hashlib.sha256(" ".join(split.class_names).encode())
+    for part in (split.train, split.validation, split.test):
+        digest.update(np.ascontiguousarray(part[1]).tobytes())
+    return {**settings, "data_digest": digest.hexdigest()[:16]}
+
+
+def _what_is_kept(folder, checkpoint):
+    if not checkpoint.epochs_done:
+        return "No epoch had ended, so there is no model."
+    return (
+        f"The weights after epoch {checkpoint.epochs_done} are kept in "
+        f"{folder / 'checkpoint'}."
+    )
+
+
+def _how_to_go_on(folder, checkpoint):
+    how = f"Go on with: python -m recipes.vision --resume {folder}"
+    return f"Interrupted. {_what_is_kept(folder, checkpoint)} {how}"
+
+
+def save(folder, model, preprocessor, history, results):
     """Writes the model, the numbers and the pictures of a run."""
     model.save(folder / "model.keras")
+    preprocessor.save(folder)
+    model.save_to_preset(folder / vision_models.PRESET_FOLDER)
+    preprocessor.save(folder / vision_models.PRESET_FOLDER)
     runs.record(folder, "history.json", history)
-    runs.record(folder, "results.json", results)
     analysis.plot_history(history, path=folder / "learning_curves.png")
-    analysis.plot_spatial_weights(model, path=folder / "spatial_filters.png")
+    # A Mixer's two matrices with a GELU between them are no filters.
+    if not isinstance(model.backbone, MixerBackbone):
+        analysis.plot_spatial_weights(
+            model, path=folder / "spatial_filters.png"
+        )
+    # Last: this file says that the run is whole.
+    runs.record(folder, "results.json", results)
+    shutil.rmtree(folder / "checkpoint", ignore_errors=True)
 
 
 def report(folder, results):
     """Prints what came out, and where it lies."""
-    runs.show(
-        "Results",
-        {
-            "test accuracy": f"{results['test_accuracy']:.4f}",
-            "test loss": f"{results['test_loss']:.4f}",
-            "training": f"{results['epochs']} epochs, "
-            f"{results['seconds']:.0f} s",
-            "model": folder / "model.keras",
-            "learning curves": folder / "learning_curves.png",
-            "spatial filters": folder / "spatial_filters.png",
-        },
+    rows = {
+        "test accuracy": f"{results['test_accuracy']:.4f}",
+        "test loss": f"{results['test_loss']:.4f}",
+        "training": f"{results['epochs']} epochs, {results['seconds']:.0f} s",
+        "model": folder / "model.keras",
+        "learning curves": folder / "learning_curves.png",
+    }
+    if (folder / "spatial_filters.png").exists():
+        rows["spatial filters"] = folder / "spatial_filters.png"
+    runs.show("Results", rows)
+
+
+def evaluate(config):
+    """Measures a trained model on the test images of its data or of others."""
+    source = vision_models.find(config.evaluate)
+    record = vision_models.saved_data(config.evaluate)
+    if config.data.data is None and record is not None:
+        config = dataclasses.replace(
+            config,
+            data=type(config.data)(**record["data"]),
+            seed=record["seed"],
+        )
+    split = vision_data.load(config, source)
+    model = vision_models.open_trained(source, config.model.preset)
+    preset = vision_data.preset_for(config)
+    preprocessor = vision_data.preprocessor_for(
+        split, model.backbone.image_shape, source, preset
     )
+    known = source.preprocessor and source.preprocessor.class_names
+    labels = vision_data.labels_for_model(
+        split.test[1], split.class_names, known, model.num_classes
+    )
+    for note in split.notes:
+        print(f"note: {note}")
+    model.compile()
+    size = resolve(config.training).batch_size
+    batches = vision_data.plain_batches(
+        (split.test[0], labels), preprocessor, size
+    )
+    logits = model.predict(batches, verbose=0)
+    results = vision_data.scores(logits, labels, known or split.class_names)
+    runs.show(
+        f"{config.evaluate} on {len(labels):,} test images",
+        vision_data.score_rows(results),
+    )
+    return results
+
+
+def predict(config):
+    """Says what image files show; unreadable ones are named and left out."""
+    if config.model.from_ is None:
+        raise ValueError(
+            "Say which model shall look at the images: --from runs/vision"
+        )
+    source = vision_models.find(config.model.from_)
+    model = vision_models.open_trained(source, config.model.preset)
+    preset = vision_data.preset_for(config)
+    preprocessor = vision_data.preprocessor_for(
+        None, model.backbone.image_shape, source, preset
+    )
+    images, names, broken = [], [], []
+    for path in vision_data.image_paths(config.predict):
+        try:
+            images.append(preprocessor.read(path))
+            names.append(path)
+        except (ValueError, OSError) as error:
+            broken.append(str(error))
+    found = []
+    if images:
+        logits = model.predict(np.stack(images), verbose=0)
+        for path, row in zip(names, vision_data.softmax(logits)):
+            best = preprocessor.top_classes(row, 5)
+            found.append((path, best))
+            runs.show(str(path), {name: f"{value:.1%}" for name, value in best})
+    if broken:
+        raise ValueError(
+            f"{len(broken)} of {len(broken) + len(names)} images could not be "
+            "read:\n  " + "\n  ".join(broken)
+        )
+    return found
 
 
 def cli():
@@ -259,10 +411,11 @@ def cli():
     )
     try:
         main(config)
-    except (ValueError, FloatingPointError, OSError) as error:
+    except (ValueError, FloatingPointError, OSError, ImportError) as error:
         sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit("Interrupted before the first epoch: there is no model.")
+    except KeyboardInterrupt as error:
+        print(str(error) or "Interrupted.", file=sys.stderr)
+        sys.exit(130)
 
 
 if __name__ == "__main__":

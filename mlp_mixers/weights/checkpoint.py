@@ -45,10 +45,11 @@ class LoadReport:
                 f"{len(self.resized)} of them resized from {old} to {new} "
                 "patches: interpolated over both grids, sums over tokens kept."
             )
-            lines += [f"  {n}: {a} -> {b}" for n, a, b in self.resized]
+            changes = [f"{name}: {a} -> {b}" for name, a, b in self.resized]
+            lines[-1] += _list(changes, most=4)
         if self.skipped:
             lines.append(f"{len(self.skipped)} skipped, as asked:")
-            lines += [f"  {name}" for name in self.skipped]
+            lines[-1] += _list(self.skipped, most=4)
         return "\n".join(lines)
 
 

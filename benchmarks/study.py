@@ -1,0 +1,115 @@
+"""Runs a study of many trainings, one after another, resumably.
+
+A study is a plan, a list of keys, and a function that trains for one key.
+Every finished run is written to one file at once. A second call does only
+what is missing, so that an interrupted study goes on where it stopped.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import statistics
+import time
+from collections.abc import Callable
+
+from recipes import runs
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """What to run and how to show it.
+
+    Attributes:
+        name: For the file of results, `runs/NAME.json`.
+        description: First line of the help.
+        settings: What all runs share, as JSON; a file with others is refused.
+        plan: Keys of all runs: tuples of names and numbers.
+        train: Function from a key to a dictionary of results, of which
+            `seconds` and `test_accuracy` are shown on the way.
+        table: Function from the list of runs to Markdown. A run is its
+            results with its key under `key`.
+    """
+
+    name: str
+    description: str
+    settings: dict
+    plan: list
+    train: Callable
+    table: Callable
+
+
+def main(study, arguments=None):
+    """The command line of a study: runs what is missing, prints the table."""
+    parser = argparse.ArgumentParser(description=study.description)
+    parser.add_argument(
+        "--out",
+        type=pathlib.Path,
+        default=pathlib.Path(f"runs/{study.name}.json"),
+        help="file for the results; what it holds is not run again",
+    )
+    parser.add_argument(
+        "--report", action="store_true", help="only print what is there"
+    )
+    given = parser.parse_args(arguments)
+    finished = read(given.out, study.settings)
+    if not given.report:
+        _run_missing(study, given.out, finished)
+    print(f"\n{study.table(finished)}")
+
+
+def _run_missing(study, path, finished):
+    done = {tuple(run["key"]) for run in finished}
+    missing = [key for key in study.plan if tuple(key) not in done]
+    begin = time.perf_counter()
+    for i, key in enumerate(missing, 1):
+        finished.append({"key": list(key), **study.train(*key)})
+        write(path, study.settings, finished)
+        run, spent = finished[-1], time.perf_counter() - begin
+        left = spent / i * (len(missing) - i)
+        print(
+            f"{i}/{len(missing)}  {' '.join(map(str, key))}  "
+            f"test accuracy {run['test_accuracy']:.4f}  "
+            f"{run['seconds']:.0f} s, {left / 60:.0f} min left",
+            flush=True,
+        )
+
+
+def read(path, settings):
+    """The runs recorded in `path` so far.
+
+    Raises:
+        ValueError: If they were made with other settings.
+    """
+    if not path.exists():
+        return []
+    content = json.loads(path.read_text())
+    if content["settings"] != json.loads(json.dumps(settings)):
+        raise ValueError(
+            f"{path} holds runs with other settings; choose another `--out`. "
+            f"Received: {settings}, found: {content['settings']}"
+        )
+    return content["runs"]
+
+
+def write(path, settings, finished):
+    """Replaces the file as a whole, so that no interruption can halve it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".tmp")
+    content = {
+        "settings": settings,
+        "versions": runs.versions(),
+        "runs": finished,
+    }
+    unfinished.write_text(json.dumps(content, indent=1) + "\n")
+    os.replace(unfinished, path)
+
+
+def mean_and_std(values, form):
+    """`mean ± standard deviation`, each in the format `form`."""
+    values = list(values)
+    mean = form.format(statistics.mean(values))
+    if len(values) < 2:
+        return mean
+    return f"{mean} ± {form.format(statistics.stdev(values))}"

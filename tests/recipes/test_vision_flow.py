@@ -1,0 +1,284 @@
+"""`recipes.vision` from raw pictures to predictions, stopped and gone on."""
+
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import keras
+import numpy as np
+import pytest
+
+from mlp_mixers import weights
+from mlp_mixers.training import TrainingCheckpoint
+from recipes import vision
+from recipes.vision_settings import Config
+from recipes.vision_settings import Data
+from recipes.vision_settings import Model
+from recipes.vision_settings import Training
+from tests.recipes.commands import ROOT
+from tests.recipes.commands import command
+from tests.recipes.commands import environment
+from tests.recipes.commands import write_pictures
+
+SMALL = {"num_layers": 1, "hidden_dim": 8, "intermediate_dim": 16}
+QUICK = {"epochs": 2, "batch_size": 8}
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    folder = write_pictures(tmp_path / "pictures")
+    (folder / "above" / "broken.png").write_bytes(b"no picture")
+    return folder
+
+
+def trained(pictures, out, **training):
+    """A small model that knows the two classes."""
+    settings = {"learning_rate": 0.02, "flip": True, **QUICK, **training}
+    return Config(
+        model=Model(image_size=(12, 16), **SMALL),
+        data=Data(f"folder:{pictures}"),
+        training=Training("cifar", **settings),
+        out=out,
+    )
+
+
+def test_pictures_to_predictions(pictures, tmp_path, capsys):
+    out = tmp_path / "run"
+    results = vision.main(trained(pictures, out, epochs=6))
+    assert results["test_accuracy"] == 1.0
+    assert "1 file could not be read" in capsys.readouterr().out
+
+    scores = vision.main(Config(evaluate=str(out)))
+    assert scores["test_accuracy"] == 1.0
+    assert scores["accuracy_by_class"] == {"above": 1.0, "below": 1.0}
+    assert scores["test_loss"] == pytest.approx(results["test_loss"], rel=1e-4)
+
+    # Other pictures of the same kinds, of another size.
+    others = write_pictures(tmp_path / "others", 3, (30, 41), seed=1)
+    again = Config(evaluate=str(out), data=Data(f"folder:{others}"))
+    scores = vision.main(again)
+    assert scores["test_images"] == 2
+
+    run = command(
+        *("--from", out, "--predict"),
+        *(others / "below" / "0 ä.png", pictures / "above" / "broken.png"),
+    )
+    assert run.returncode == 1  # one of the two could not be read
+    assert "error: 1 of 2 images could not be read" in run.stderr
+    names = [line.split()[1] for line in run.stdout.splitlines() if "%" in line]
+    assert names == ["below", "above"]  # the more probable first
+
+
+@pytest.mark.parametrize("kind", ["run", "keras", "preset"])
+def test_finetuning_on_other_classes_at_another_size(kind, pictures, tmp_path):
+    out = tmp_path / "run"
+    vision.main(trained(pictures, out))
+    names = {"run": out, "keras": out / "model.keras", "preset": out / "preset"}
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 255, (40, 16, 16, 3), np.uint8)
+    np.savez(tmp_path / "new.npz", images=images, labels=np.arange(40) % 4)
+    settings = Config(
+        model=Model(from_=str(names[kind]), freeze=True, image_size=(24, 24)),
+        data=Data(f"npz:{tmp_path / 'new.npz'}"),
+        training=Training(**QUICK),
+        out=tmp_path / "fine",
+    )
+    vision.main(settings)
+    before = keras.saving.load_model(out / "model.keras")
+    after = keras.saving.load_model(tmp_path / "fine" / "model.keras")
+    assert after.num_classes == 4
+    assert after.backbone.grid_shape == (6, 6)
+    expected = {
+        path: weight
+        for path, weight in weights.export_checkpoint(
+            before.backbone, "mlp_mixers"
+        ).items()
+        if "spatial" not in path
+    }
+    found = weights.export_checkpoint(after.backbone, "mlp_mixers")
+    for path, weight in expected.items():
+        np.testing.assert_array_equal(found[path], weight)
+
+
+def test_a_checkpoint_of_timm(pictures, tmp_path):
+    """Its preset must be named; its head is used if the classes agree."""
+    out = tmp_path / "run"
+    settings = trained(pictures, out)
+    settings.model = Model(image_size=(16, 16), patch_size=8)
+    settings.model.preset = "gmlp_cifar_nano"
+    vision.main(settings)
+    model = keras.saving.load_model(out / "model.keras")
+    path = tmp_path / "model.safetensors"
+    weights.export_checkpoint(model, "timm", path)
+    with pytest.raises(ValueError, match="name it with --preset"):
+        vision.main(Config(evaluate=str(path), data=Data(f"folder:{pictures}")))
+    with pytest.raises(ValueError, match="does not fit the model"):
+        vision.main(
+            Config(
+                model=Model("gmlp_cifar_nano"),
+                evaluate=str(path),
+                data=Data(f"folder:{pictures}"),
+            )
+        )
+
+
+def interrupt_after(epochs, monkeypatch):
+    """A Ctrl-C in the epoch after so many."""
+    save = TrainingCheckpoint.on_epoch_end
+
+    def save_and_interrupt(self, epoch, logs=None):
+        if epoch == epochs:
+            raise KeyboardInterrupt
+        save(self, epoch, logs)
+
+    monkeypatch.setattr(TrainingCheckpoint, "on_epoch_end", save_and_interrupt)
+    return lambda: monkeypatch.setattr(TrainingCheckpoint, "on_epoch_end", save)
+
+
+def everything(pictures, out):
+    """All that is random, and all that has a state."""
+    settings = trained(
+        pictures,
+        out,
+        epochs=3,
+        policy="autoaugment",
+        crop=True,
+        erase=0.3,
+        mixup=0.8,
+        cutmix=1.0,
+        ema=0.9,
+    )
+    settings.model.drop_path_rate = 0.2
+    settings.model.dropout_rate = 0.2
+    settings.keep = "best"
+    return settings
+
+
+def saved_weights(folder):
+    return keras.saving.load_model(folder / "model.keras").get_weights()
+
+
+def test_interrupted_and_gone_on_bit_for_bit(
+    pictures, tmp_path, monkeypatch, capsys
+):
+    whole = vision.main(everything(pictures, tmp_path / "whole"))
+    undo = interrupt_after(1, monkeypatch)
+    parts = tmp_path / "parts"
+    with pytest.raises(KeyboardInterrupt, match=f"--resume {parts}"):
+        vision.main(everything(pictures, parts))
+    undo()
+    with pytest.raises(ValueError, match="has not finished"):
+        vision.main(Config(evaluate=str(parts)))
+    results = vision.main(Config(resume=parts))
+    assert "Going on after epoch 1 of 3" in capsys.readouterr().out
+    for name in ("test_accuracy", "test_loss", "best_epoch", "epochs"):
+        assert results[name] == whole[name]
+    for a, b in zip(saved_weights(tmp_path / "whole"), saved_weights(parts)):
+        np.testing.assert_array_equal(a, b)
+    histories = [
+        json.loads((tmp_path / name / "history.json").read_text())
+        for name in ("whole", "parts")
+    ]
+    assert histories[0] == histories[1]
+
+    # A run that has finished says so and stays as it is.
+    assert vision.main(Config(resume=parts))["epochs"] == 3
+    assert "has finished" in capsys.readouterr().out
+
+
+def test_what_cannot_go_on(pictures, tmp_path, monkeypatch):
+    undo = interrupt_after(1, monkeypatch)
+    out = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        vision.main(trained(pictures, out))
+    undo()
+    with pytest.raises(ValueError, match="give --resume alone"):
+        vision.main(Config(resume=out, seed=1))
+    with pytest.raises(ValueError, match="no config.json"):
+        vision.main(Config(resume=tmp_path))
+    next((pictures / "below").iterdir()).unlink()
+    with pytest.raises(ValueError, match="other settings or data"):
+        vision.main(Config(resume=out))
+
+
+def test_nan_leaves_the_last_good_checkpoint(pictures, tmp_path, monkeypatch):
+    batches = vision.vision_data.TrainingBatches.__getitem__
+
+    def broken(self, index):
+        images, labels = batches(self, index)
+        return (images * np.nan if self.epoch else images), labels
+
+    monkeypatch.setattr(
+        vision.vision_data.TrainingBatches, "__getitem__", broken
+    )
+    out = tmp_path / "run"
+    with pytest.raises(FloatingPointError, match="after epoch 1 are kept in"):
+        vision.main(trained(pictures, out, epochs=3))
+    monkeypatch.undo()
+    assert vision.main(Config(resume=out))["epochs"] == 3
+
+
+def test_images_that_come_too_slowly_are_noted(pictures, tmp_path, capsys):
+    class Slow:
+        def __init__(self, batches):
+            self.batches = batches
+            self.batch_size = 8
+
+        def __len__(self):
+            return len(self.batches)
+
+        def make(self, index):
+            time.sleep(0.05)
+
+    watch = vision.vision_data.InputWatch(Slow([1, 2, 3]))
+    watch.on_epoch_begin(0)
+    for batch in range(4):
+        watch.on_train_batch_end(batch)
+    watch.report()
+    assert "the images may hold the training up" in capsys.readouterr().out
+    watch.seconds = 10.0
+    watch.report()
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.slow
+def test_killed_and_gone_on(pictures, tmp_path):
+    """SIGKILL in the middle of an epoch."""
+    arguments = (
+        *("--data", f"folder:{pictures}", "--recipe", "imagenet"),
+        *("--epochs", "40", "--batch-size", "8", "--hidden-dim", "16"),
+        *("--intermediate-dim", "32", "--num-layers", "2", "--ema", "0.9"),
+        *("--drop-path-rate", "0.2", "--learning-rate", "0.01"),
+    )
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert command(*arguments, "--out", whole).returncode == 0
+    run = subprocess.Popen(
+        [sys.executable, "-m", "recipes.vision", *arguments, "--out", parts],
+        cwd=ROOT,
+        env=environment(),
+        stdout=subprocess.PIPE,
+    )
+    state = parts / "checkpoint" / "state.npz"
+    while not state.exists():
+        assert run.poll() is None
+        time.sleep(0.01)
+    time.sleep(0.3)
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    assert not (parts / "results.json").exists()
+    go_on = command("--resume", parts)
+    assert go_on.returncode == 0, go_on.stderr
+    assert "Going on after epoch" in go_on.stdout
+    for a, b in zip(saved_weights(whole), saved_weights(parts)):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_no_machine_paths_in_the_record(pictures, tmp_path):
+    """`--resume` works after the folder of the run was moved."""
+    out = tmp_path / "run"
+    vision.main(trained(pictures, out))
+    moved = pathlib.Path(out.rename(tmp_path / "moved"))
+    assert vision.main(Config(evaluate=str(moved)))["test_images"] == 4
