@@ -74,7 +74,7 @@ def start(config):
     """A new run in a new folder."""
     settings = resolve(config.training)
     keras.utils.set_random_seed(config.seed)
-    source = config.model.from_ and vision_models.find(config.model.from_)
+    source = source_of(config.model)
     split = vision_data.load(config, source)
     model, preprocessor = build(config, split, source)
     folder = runs.new_folder(config.out)
@@ -111,7 +111,7 @@ def resume(config):
     config = from_record(json.loads((folder / "config.json").read_text()))
     settings = resolve(config.training)
     keras.utils.set_random_seed(config.seed)
-    source = config.model.from_ and vision_models.find(config.model.from_)
+    source = source_of(config.model)
     split = vision_data.load(config, source)
     model, preprocessor = build(config, split, source)
     return run(folder, config, settings, split, model, preprocessor)
@@ -169,25 +169,35 @@ def build(config, split, source=None):
     }
     changes["num_classes"] = len(split.class_names)
     preset = vision_data.preset_for(config)
-    size = config.model.image_size
     if source is None:
         shape = vision_data.image_shape(config, split, preset)
         model = ImageClassifier.from_preset(
             preset, image_shape=shape, load_weights=False, **changes
         )
     else:
-        if size is not None:
-            channels = vision_data.channels_of(source, preset)
-            changes["image_shape"] = (*size, channels)
-        model = vision_models.open_trained(
-            source, config.model.preset, **changes
-        )
+        model = open_trained(config, source, **changes)
     if config.model.freeze:
         model.backbone.trainable = False
     preprocessor = vision_data.preprocessor_for(
         split, model.backbone.image_shape, source, preset
     )
     return model, preprocessor
+
+
+def source_of(model):
+    """The trained weights that the settings name, or `None`."""
+    if model.from_ is None:
+        return None
+    return vision_models.find(model.from_, model.preset)
+
+
+def open_trained(config, source, **changes):
+    """The trained model, at the image size that is asked for."""
+    if config.model.image_size is not None:
+        preset = vision_data.preset_for(config)
+        channels = vision_data.channels_of(source, preset)
+        changes["image_shape"] = (*config.model.image_size, channels)
+    return vision_models.open_trained(source, config.model.preset, **changes)
 
 
 def optimizer(settings, steps_per_epoch):
@@ -334,7 +344,7 @@ def report(folder, results):
 
 def evaluate(config):
     """Measures a trained model on the test images of its data or of others."""
-    source = vision_models.find(config.evaluate)
+    source = vision_models.find(config.evaluate, config.model.preset)
     record = vision_models.saved_data(config.evaluate)
     if config.data.data is None and record is not None:
         config = dataclasses.replace(
@@ -343,8 +353,8 @@ def evaluate(config):
             seed=record["seed"],
         )
     split = vision_data.load(config, source)
-    model = vision_models.open_trained(source, config.model.preset)
     preset = vision_data.preset_for(config)
+    model = open_trained(config, source)
     preprocessor = vision_data.preprocessor_for(
         split, model.backbone.image_shape, source, preset
     )
@@ -374,9 +384,9 @@ def predict(config):
         raise ValueError(
             "Say which model shall look at the images: --from runs/vision"
         )
-    source = vision_models.find(config.model.from_)
-    model = vision_models.open_trained(source, config.model.preset)
+    source = source_of(config.model)
     preset = vision_data.preset_for(config)
+    model = open_trained(config, source)
     preprocessor = vision_data.preprocessor_for(
         None, model.backbone.image_shape, source, preset
     )

@@ -9,7 +9,6 @@ import numpy as np
 from mlp_mixers import data
 from mlp_mixers.data.image_folder import EXTENSIONS
 from mlp_mixers.models.presets import PRESETS
-from recipes.vision_models import CHECKPOINTS
 
 # Where neither data nor weights say it: the customary half.
 MEAN, STD = 0.5, 0.5
@@ -94,7 +93,7 @@ def preprocessor_for(split, shape, source, preset):
     """
     names = split.class_names if split else None
     theirs = source and source.preprocessor
-    if theirs is None and source and source.path.suffix in CHECKPOINTS:
+    if source and source.kind == "checkpoint":
         published = PRESETS.get(preset, {}).get("weights")
         if published:
             return data.ImagePreprocessor(

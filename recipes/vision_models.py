@@ -33,11 +33,16 @@ class Source:
     preprocessor: ImagePreprocessor | None = None
 
 
-def find(name):
+def find(name, preset=None):
     """What `name` names.
 
+    Args:
+        name: As it was typed.
+        preset: The preset that was named beside it, or `None`.
+
     Raises:
-        ValueError: If it is nothing that weights can be taken from.
+        ValueError: If it is nothing that weights can be taken from, or a
+            checkpoint, which needs a preset.
     """
     if name in presets.PRESETS:
         return Source(name, "preset", name, _published(name))
@@ -54,6 +59,12 @@ def find(name):
     if path.suffix == ".keras" and path.is_file():
         return Source(name, "keras", path, _own_preprocessor(path.parent))
     if path.suffix in CHECKPOINTS and path.is_file():
+        if preset is None:
+            raise ValueError(
+                "A checkpoint does not say which model it is for: name it "
+                "with --preset (gmlp_small_224, mixer_base_224, ...). "
+                f"Received: {name}"
+            )
         return Source(name, "checkpoint", path)
     raise ValueError(
         "There is no model of this name: neither a preset, nor a run's folder, "
@@ -117,12 +128,6 @@ def _from_keras(path, changes):
 
 
 def _from_checkpoint(path, preset, changes):
-    if preset is None:
-        raise ValueError(
-            "A checkpoint does not say which model it is for: name it with "
-            "--preset (gmlp_small_224, mixer_base_224, ...). "
-            f"Received: --from {path}"
-        )
     changes.setdefault("num_classes", classes_in(path))
     model = ImageClassifier.from_preset(preset, load_weights=False, **changes)
     skip = [] if classes_in(path) == model.num_classes else ["head"]

@@ -32,8 +32,9 @@ class Model:
     """Train the head alone."""
     image_size: tuple[int, int] | None = None
     """Height and width that images are brought to. None: those of the data
-    if all its images are alike, or else of the preset; with --from, those that
-    the weights were trained on. Spatial weights are resized to fit."""
+    if all its images are alike, or else of the preset; with --from, --evaluate
+    and --predict those that the model was trained on. Trained spatial weights
+    are resized to fit."""
     patch_size: int | None = None
     """Side of a patch in pixels."""
     num_layers: int | None = None

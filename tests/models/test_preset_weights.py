@@ -8,6 +8,7 @@ from keras import ops
 
 from mlp_mixers.models import GMLPBackbone
 from mlp_mixers.models import GMLPImageClassifier
+from mlp_mixers.models import ImageClassifier
 from mlp_mixers.models import presets
 from mlp_mixers.weights import export_checkpoint
 from mlp_mixers.weights import resize_spatial_weights
@@ -163,3 +164,21 @@ def test_a_toeplitz_model_keeps_its_size(rng, tmp_path):
     model.save_to_preset(tmp_path / "preset")
     with pytest.raises(ValueError, match="does not fit the model"):
         GMLPBackbone.from_preset(tmp_path / "preset", image_shape=(8, 9, 3))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("gmlp_digits_nano", "GMLPImageClassifier"),
+        ("mixer_cifar_nano", "MixerImageClassifier"),
+        ("resmlp_cifar_nano", "ResMLPImageClassifier"),
+    ],
+)
+def test_the_preset_chooses_the_class(name, expected, tmp_path):
+    model = ImageClassifier.from_preset(
+        name, num_classes=2, num_layers=1, load_weights=False
+    )
+    assert type(model).__name__ == expected
+    model.save_to_preset(tmp_path / "preset")
+    again = ImageClassifier.from_preset(tmp_path / "preset")
+    assert type(again).__name__ == expected

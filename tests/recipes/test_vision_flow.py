@@ -45,7 +45,7 @@ def trained(pictures, out, **training):
     )
 
 
-def test_pictures_to_predictions(pictures, tmp_path, capsys):
+def test_pictures_to_predictions(pictures, tmp_path, capsys, caplog):
     out = tmp_path / "run"
     results = vision.main(trained(pictures, out, epochs=6))
     assert results["test_accuracy"] == 1.0
@@ -55,6 +55,13 @@ def test_pictures_to_predictions(pictures, tmp_path, capsys):
     assert scores["test_accuracy"] == 1.0
     assert scores["accuracy_by_class"] == {"above": 1.0, "below": 1.0}
     assert scores["test_loss"] == pytest.approx(results["test_loss"], rel=1e-4)
+
+    # At another size, spatial weights and images are resized.
+    scores = vision.main(
+        Config(model=Model(image_size=(16, 16)), evaluate=str(out))
+    )
+    assert scores["test_accuracy"] == 1.0
+    assert "resized from 3x4 to 4x4 patches" in caplog.text
 
     # Other pictures of the same kinds, of another size.
     others = write_pictures(tmp_path / "others", 3, (30, 41), seed=1)
