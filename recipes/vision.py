@@ -42,6 +42,7 @@ from recipes import runs
 from recipes import vision_data
 from recipes import vision_models
 from recipes.vision_settings import Config
+from recipes.vision_settings import Training
 from recipes.vision_settings import from_record
 from recipes.vision_settings import resolve
 
@@ -72,18 +73,13 @@ def main(config):
 
 def start(config):
     """A new run in a new folder."""
-    settings = resolve(config.training)
-    keras.utils.set_random_seed(config.seed)
-    source = source_of(config.model)
-    split = vision_data.load(config, source)
-    model, preprocessor = build(config, split, source)
+    prepared = prepare(config)
     folder = runs.new_folder(config.out)
     # What was asked for, and every size that came of it.
     asked = dataclasses.asdict(config)
-    runs.record(
-        folder, "config.json", {**asked, "built": model.backbone.get_config()}
-    )
-    return run(folder, config, settings, split, model, preprocessor)
+    built = prepared.model.backbone.get_config()
+    runs.record(folder, "config.json", {**asked, "built": built})
+    return run(folder, config, prepared)
 
 
 def resume(config):
@@ -109,16 +105,52 @@ def resume(config):
         report(folder, results)
         return results
     config = from_record(json.loads((folder / "config.json").read_text()))
+    return run(folder, config, prepare(config))
+
+
+@dataclasses.dataclass
+class Prepared:
+    """All that a run needs, made before its folder."""
+
+    settings: Training
+    split: data.Split
+    model: ImageClassifier
+    preprocessor: data.ImagePreprocessor
+    batches: vision_data.TrainingBatches
+
+
+def prepare(config):
+    """Data and a compiled model; whatever can be wrong is said here.
+
+    Raises:
+        ValueError: If a setting is out of range, data or model cannot be had.
+    """
     settings = resolve(config.training)
+    if config.model.freeze and config.model.from_ is None:
+        raise ValueError(
+            "--freeze trains the head alone, which needs a trained model "
+            "below it: name one with --from."
+        )
     keras.utils.set_random_seed(config.seed)
     source = source_of(config.model)
     split = vision_data.load(config, source)
     model, preprocessor = build(config, split, source)
-    return run(folder, config, settings, split, model, preprocessor)
+    batches = vision_data.training_batches(
+        split, preprocessor, settings, config
+    )
+    vision_data.check_batches(split, preprocessor, settings, config)
+    loss = keras.losses.CategoricalCrossentropy(from_logits=True)
+    model.compile(
+        optimizer(settings, len(batches)),
+        loss=loss if batches.targets_are_soft else "auto",
+    )
+    return Prepared(settings, split, model, preprocessor, batches)
 
 
-def run(folder, config, settings, split, model, preprocessor):
+def run(folder, config, prepared):
     """Trains, evaluates and records; all that `folder` is for."""
+    split, model = prepared.split, prepared.model
+    preprocessor = prepared.preprocessor
     print(
         f"{model.name}: {model.count_params():,} parameters, "
         f"{len(split.train[0]):,} training images of {len(split.class_names)} "
@@ -128,13 +160,13 @@ def run(folder, config, settings, split, model, preprocessor):
     for note in split.notes:
         print(f"note: {note}")
     begin = time.perf_counter()
-    history, best = train(folder, model, split, preprocessor, config, settings)
+    history, best = train(folder, config, prepared)
     seconds = time.perf_counter() - begin
 
     # As people will go on with it: integer labels.
     model.compile(model.optimizer)
     batches = vision_data.plain_batches(
-        split.test, preprocessor, settings.batch_size
+        split.test, preprocessor, prepared.settings.batch_size
     )
     scores = model.evaluate(batches, verbose=0, return_dict=True)
     results = {
@@ -218,26 +250,20 @@ def optimizer(settings, steps_per_epoch):
     )
 
 
-def train(folder, model, split, preprocessor, config, settings):
+def train(folder, config, prepared):
     """Fits the model, from where the folder's checkpoint left it.
 
     Returns:
         The history, metric name to list of values, and `(epoch, value)` of
         the best validation accuracy.
     """
-    batches = vision_data.training_batches(
-        split, preprocessor, settings, config
-    )
-    soft = batches.targets_are_soft
-    loss = keras.losses.CategoricalCrossentropy(from_logits=True)
-    model.compile(
-        optimizer(settings, len(batches)), loss=loss if soft else "auto"
-    )
+    settings, split, model = prepared.settings, prepared.split, prepared.model
+    batches = prepared.batches
     validation = vision_data.plain_batches(
         split.validation,
-        preprocessor,
+        prepared.preprocessor,
         settings.batch_size,
-        len(split.class_names) if soft else None,
+        len(split.class_names) if batches.targets_are_soft else None,
     )
     checkpoint = TrainingCheckpoint(
         folder / "checkpoint", identity=identity(config, split)
@@ -268,6 +294,9 @@ def train(folder, model, split, preprocessor, config, settings):
             )
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_how_to_go_on(folder, checkpoint)) from None
+    except Exception:
+        # Of what went wrong with an image, TensorFlow leaves a text only.
+        raise batches.error or sys.exception() from None
     finally:
         bar.close()
         batches.close()

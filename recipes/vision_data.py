@@ -1,5 +1,6 @@
 """From the settings of `recipes.vision` to images, batches and scores."""
 
+import dataclasses
 import pathlib
 import time
 
@@ -157,6 +158,15 @@ class TrainingBatches(data.ImageBatches):
     """`ImageBatches` that know whether their targets are one-hot rows."""
 
     targets_are_soft = False
+    # What went wrong with a batch.
+    error = None
+
+    def __getitem__(self, index):
+        try:
+            return super().__getitem__(index)
+        except Exception as error:
+            self.error = error
+            raise
 
     @property
     def batch_size(self):
@@ -204,6 +214,12 @@ def training_batches(split, preprocessor, settings, config):
     )
     batches.targets_are_soft = soft
     return batches
+
+
+def check_batches(split, preprocessor, settings, config):
+    """Makes a batch of two, so that what is wrong with it is said early."""
+    few = dataclasses.replace(settings, batch_size=min(2, len(split.train[0])))
+    training_batches(split, preprocessor, few, config).make(0)
 
 
 def is_ready(images, preprocessor):

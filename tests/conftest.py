@@ -1,6 +1,7 @@
 """Setup that must come before anything imports a backend."""
 
 import os
+import pathlib
 
 # PyTorch after TensorFlow in one process can crash.
 if os.environ.get("KERAS_BACKEND") == "torch":
@@ -9,6 +10,8 @@ if os.environ.get("KERAS_BACKEND") == "torch":
 import keras
 import numpy as np
 import pytest
+
+FOLDER = pathlib.Path(__file__).parent
 
 
 @pytest.fixture(autouse=True)
@@ -23,3 +26,27 @@ def _fresh_settings():
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
+
+
+# These touch no backend and come out the same on all three: `make test` runs
+# them on the first one only.
+WITHOUT_BACKEND = {
+    "data": (
+        *("augmentation", "digits", "image_files", "image_folder", "keras_cv"),
+        *("mixing", "npz", "policies", "preprocessing", "sources", "split"),
+        "tfds",
+    ),
+    "weights": ("files", "resize"),
+    "": ("arguments", "docs"),
+}
+
+
+def pytest_collection_modifyitems(items):
+    files = {
+        FOLDER / folder / f"test_{name}.py"
+        for folder, names in WITHOUT_BACKEND.items()
+        for name in names
+    }
+    for item in items:
+        if item.path in files:
+            item.add_marker("once")

@@ -228,6 +228,18 @@ def test_nan_leaves_the_last_good_checkpoint(pictures, tmp_path, monkeypatch):
     assert vision.main(Config(resume=out))["epochs"] == 3
 
 
+def test_a_file_that_breaks_while_training(pictures, tmp_path):
+    """With `--check headers` nobody has looked: the file is named then."""
+    paths = sorted((pictures / "below").iterdir())
+    for path in paths:  # cut off behind the header
+        path.write_bytes(path.read_bytes()[:200])
+    settings = trained(pictures, tmp_path / "run")
+    settings.data.check = "headers"
+    settings.data.data = f"folder:{pictures}"
+    with pytest.raises(ValueError, match="cannot be read.*below"):
+        vision.main(settings)
+
+
 def test_images_that_come_too_slowly_are_noted(pictures, tmp_path, capsys):
     class Slow:
         def __init__(self, batches):
