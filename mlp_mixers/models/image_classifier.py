@@ -111,6 +111,7 @@ class ImageClassifier(keras.Model):
             loss = self._default_loss()
         if metrics == "auto":
             metrics = ["accuracy"]
+        self._asked_jit_compile = kwargs.get("jit_compile", "auto")
         super().compile(
             optimizer=optimizer, loss=loss, metrics=metrics, **kwargs
         )
@@ -130,6 +131,14 @@ class ImageClassifier(keras.Model):
         return keras.losses.SparseCategoricalCrossentropy(
             from_logits=self.activation is activations.linear
         )
+
+    def get_compile_config(self):
+        config = super().get_compile_config()
+        if config:
+            # Keras keeps what "auto" came to on the backend that saves, which
+            # is not what it should be on the one that loads.
+            config["jit_compile"] = self._asked_jit_compile
+        return config
 
     def compile_from_config(self, config):
         # Keras skips this for models with their own `compile`; ours takes

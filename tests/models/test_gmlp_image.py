@@ -287,6 +287,17 @@ def test_a_saved_model_goes_on_training_where_it_was(tmp_path, rng):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("asked", ["auto", False])
+def test_whether_steps_are_compiled_is_decided_where_they_run(asked, tmp_path):
+    """The file keeps what was asked for, not what it came to here."""
+    model = GMLPImageClassifier(gmlp_nano(), num_classes=3)
+    model.compile("sgd", jit_compile=asked)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert again.get_compile_config()["jit_compile"] == asked
+    assert again.jit_compile == model.jit_compile
+
+
 def test_base_class_finds_the_right_one(tmp_path):
     model = GMLPImageClassifier(gmlp_nano(), num_classes=3)
     model.save_to_preset(tmp_path / "p")

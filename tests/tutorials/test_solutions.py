@@ -7,6 +7,13 @@ import numpy as np
 import pytest
 import scipy.linalg
 from keras import ops
+from PIL import Image
+
+from mlp_mixers.analysis import count_flops
+from mlp_mixers.models import GMLPImageClassifier
+from mlp_mixers.models import MixerBackbone
+from mlp_mixers.weights import export_checkpoint
+from mlp_mixers.weights import load_checkpoint
 
 SOLUTIONS = pathlib.Path(__file__).parents[2] / "tutorials" / "solutions"
 
@@ -29,6 +36,11 @@ def gating():
 @pytest.fixture(scope="module")
 def images():
     return load("02_gmlp_on_images")
+
+
+@pytest.fixture(scope="module")
+def backends():
+    return load("03_one_model_three_backends")
 
 
 def arrays(*shapes):
@@ -117,3 +129,136 @@ def test_accuracy_by_shift_moves_to_the_right(images):
         ReadsTheLeftHalf(), dots, np.ones(4, int), range(5)
     )
     assert got == {0: 1.0, 1: 0.75, 2: 0.5, 3: 0.25, 4: 0.0}
+
+
+def small_gmlp(hidden_dim=8, side=8, patch_size=2):
+    return GMLPImageClassifier.from_preset(
+        "gmlp_digits_nano",
+        num_classes=10,
+        load_weights=False,
+        image_shape=(side, side, 1),
+        patch_size=patch_size,
+        num_layers=1,
+        hidden_dim=hidden_dim,
+        intermediate_dim=12,
+    )
+
+
+def values(model):
+    return {w.path: ops.convert_to_numpy(w) for w in model.weights}
+
+
+def test_numpy_start_is_numpys_alone(backends):
+    """The stream of NumPy, piece by piece, and no weight without its value."""
+    got = list(values(backends.numpy_start(small_gmlp(), seed=3)).items())
+    rng = np.random.default_rng(3)
+    constants = {"norm/gamma": 1, "spatial_bias": 1, "beta": 0, "bias": 0}
+    for path, value in got:
+        if path.endswith("spatial_kernel"):
+            expected = rng.normal(0, 1e-6, (1, 16, 16))
+        elif path.endswith("patch_embedding/dense/bias"):
+            expected = rng.uniform(-0.5, 0.5, 8)  # 4 pixels in a patch
+        elif path.endswith("kernel"):
+            limit = np.sqrt(6 / (value.shape[0] + value.shape[1]))
+            expected = rng.uniform(-limit, limit, value.shape)
+        else:
+            constant = next(c for end, c in constants.items() if end in path)
+            expected = np.full(value.shape, constant)
+        np.testing.assert_allclose(value, expected, rtol=1e-6, err_msg=path)
+
+
+def test_numpy_start_has_the_spread_of_keras(backends):
+    keras_start = values(small_gmlp(hidden_dim=256))
+    numpy_start = values(backends.numpy_start(small_gmlp(256), seed=0))
+    for (path, theirs), ours in zip(keras_start.items(), numpy_start.values()):
+        np.testing.assert_allclose(
+            ours.std(), theirs.std(), rtol=0.2, atol=1e-9, err_msg=path
+        )
+
+
+def pillow(fields, old, new):
+    """Fields `(k, n)` on another grid, by another library."""
+    images = [Image.fromarray(f.reshape(old).astype("float32")) for f in fields]
+    resized = [i.resize(new[::-1], Image.Resampling.BILINEAR) for i in images]
+    return np.stack([np.asarray(image).ravel() for image in resized])
+
+
+def test_resized_token_mlp_sees_the_same_sums(backends):
+    old, new = (3, 4), (6, 8)
+    w1, b1, w2, b2 = arrays((12, 5), 5, (5, 12), 12)
+    got = backends.resize_token_mlp(w1, b1, w2, b2, old, new)
+    np.testing.assert_allclose(
+        got[0], pillow(w1.T, old, new).T / 4, rtol=1e-5, atol=1e-6
+    )
+    np.testing.assert_array_equal(got[1], b1)
+    np.testing.assert_allclose(got[2], pillow(w2, old, new), atol=1e-5)
+    np.testing.assert_allclose(got[3], pillow([b2], old, new)[0], atol=1e-5)
+    # A constant field: the hidden units, and so the GELU, notice nothing.
+    np.testing.assert_allclose(got[0].sum(0), w1.sum(0), rtol=1e-4, atol=1e-5)
+
+
+def test_resized_token_mlp_is_what_load_checkpoint_makes(backends):
+    sizes = {
+        "patch_size": 2,
+        "num_layers": 1,
+        "hidden_dim": 4,
+        "token_intermediate_dim": 5,
+        "intermediate_dim": 8,
+    }
+    small, large = (
+        MixerBackbone(image_shape=(side, side, 1), **sizes) for side in (6, 10)
+    )
+    own = export_checkpoint(small, "mlp_mixers")
+    names = [
+        f"block_0/token_{part}_dense/{kind}"
+        for part in ("intermediate", "output")
+        for kind in ("kernel", "bias")
+    ]
+    expected = backends.resize_token_mlp(
+        *(own[name] for name in names), (3, 3), (5, 5)
+    )
+    load_checkpoint(large, own)
+    moved = export_checkpoint(large, "mlp_mixers")
+    for name, array in zip(names, expected):
+        np.testing.assert_allclose(moved[name], array, rtol=1e-5, atol=1e-6)
+
+
+def test_fresh_spatial_weights_leave_the_rest(backends):
+    model = small_gmlp()
+    rng = np.random.default_rng(0)
+    for weight in model.weights:
+        weight.assign(rng.normal(size=tuple(weight.shape)))
+    before = values(model)
+    after = values(backends.fresh_spatial_weights(model))
+    for path, value in after.items():
+        if path.endswith("spatial_kernel"):
+            assert 0 < abs(value).max() < 1e-5
+        elif path.endswith("spatial_bias"):
+            np.testing.assert_array_equal(value, np.ones((1, 16)))
+        else:
+            np.testing.assert_array_equal(value, before[path])
+
+
+def macs(hidden_dim, side, patch_size):
+    """U, W and V of a block, as `count_flops` has them."""
+    model = small_gmlp(hidden_dim, side, patch_size)
+    by_name = {
+        row.name.split("/")[-1]: row.macs for row in count_flops(model).rows
+    }
+    return [
+        by_name[name]
+        for name in ("intermediate_dense", "gating_unit", "output_dense")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("d", "patch_size", "side"), [(64, 2, 28), (256, 16, 448)]
+)
+def test_side_from_which_w_leads(backends, d, patch_size, side):
+    assert backends.side_from_which_w_leads(d, patch_size) == side
+    u, w, v = macs(d, side, patch_size)
+    assert w > u + v
+    n = (side // patch_size) ** 2
+    assert backends.share_of_w(n, d) == pytest.approx(w / (u + w + v))
+    u, w, v = macs(d, side - patch_size, patch_size)
+    assert w <= u + v

@@ -23,6 +23,10 @@ PICTURES = {
         "02_errors.png",
         "02_spatial_filters.png",
     ],
+    "03_one_model_three_backends": [
+        "03_other_sizes.png",
+        "03_one_row_of_w.png",
+    ],
 }
 # Far more than they take, for a machine that has other work.
 TIMEOUT = 900
@@ -56,6 +60,17 @@ def test_solutions_of_the_second_tutorial_train(environment, tmp_path):
     solutions = TUTORIALS / "solutions" / "02_gmlp_on_images.py"
     output = run(solutions, environment, tmp_path)
     assert "patch size 1" in output
+
+
+def test_solutions_of_the_third_tutorial_train(environment, tmp_path):
+    solutions = TUTORIALS / "solutions" / "03_one_model_three_backends.py"
+    output = run(solutions, environment, tmp_path)
+    after = {
+        line.split()[3]: float(line.split()[-1])
+        for line in output.splitlines()
+        if line.startswith("moved to 8x8")
+    }
+    assert after["resized"] > after["fresh"] + 0.05
 
 
 @pytest.mark.skipif(
