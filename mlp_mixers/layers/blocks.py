@@ -11,6 +11,7 @@ from mlp_mixers.layers.spatial_gating_unit import SpatialGatingUnit
 from mlp_mixers.layers.stochastic_depth import StochasticDepth
 from mlp_mixers.layers.tiny_attention import TinyAttention
 from mlp_mixers.ops import check_padding_mask
+from mlp_mixers.ops import per_token
 from mlp_mixers.ops import zero_padding
 
 
@@ -169,13 +170,14 @@ class GMLPBlock(keras.layers.Layer):
         check_padding_mask(mask, x.shape, type(self).__name__)
         x = ops.cast(x, self.compute_dtype)
         # Padding is zero for all that follows, and itself in the sum.
-        normed = self.norm(zero_padding(x, mask))
-        z = self.intermediate_dense(normed)  # (b, n, e)
+        normed = per_token(self.norm, zero_padding(x, mask))
+        z = per_token(self.intermediate_dense, normed)  # (b, n, e)
         attended = self.attention(normed, mask=mask) if self.attention else None
         z = self.gating_unit(
             z, gate_residual=attended, mask=mask
         )  # (b, n, e/2)
-        return x + self.drop_path(self.output_dense(z), training=training)
+        y = per_token(self.output_dense, z)
+        return x + self.drop_path(y, training=training)
 
     def compute_output_shape(self, x_shape):
         # Asked for its complaint about inputs that are too long.

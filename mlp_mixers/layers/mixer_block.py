@@ -12,6 +12,7 @@ from mlp_mixers.arguments import positive_integer
 from mlp_mixers.arguments import positive_number
 from mlp_mixers.layers.fixed_shape import fixed_length
 from mlp_mixers.layers.stochastic_depth import StochasticDepth
+from mlp_mixers.ops import per_token
 
 
 @keras.saving.register_keras_serializable(package="mlp_mixers")
@@ -111,10 +112,11 @@ class MixerBlock(keras.layers.Layer):
 
     def call(self, x, training=False):
         x = ops.cast(x, self.compute_dtype)
-        mixed = self._mix_tokens(self.token_norm(x))
+        mixed = self._mix_tokens(per_token(self.token_norm, x))
         x = x + self.token_drop_path(mixed, training=training)
-        y = self.intermediate_dense(self.channel_norm(x))  # (b, n, e)
-        y = self.output_dense(y)
+        y = per_token(self.channel_norm, x)
+        y = per_token(self.intermediate_dense, y)  # (b, n, e)
+        y = per_token(self.output_dense, y)
         return x + self.channel_drop_path(y, training=training)
 
     def _mix_tokens(self, x):

@@ -13,6 +13,7 @@ from mlp_mixers.layers.fixed_shape import fixed_length
 from mlp_mixers.layers.layer_scale import LayerScale
 from mlp_mixers.layers.spatial_projection import SpatialProjection
 from mlp_mixers.layers.stochastic_depth import StochasticDepth
+from mlp_mixers.ops import per_token
 
 
 @keras.saving.register_keras_serializable(package="mlp_mixers")
@@ -122,11 +123,12 @@ class ResMLPBlock(keras.layers.Layer):
 
     def call(self, x, training=False):
         x = ops.cast(x, self.compute_dtype)
-        mixed = self.spatial_projection(self.token_norm(x))
+        mixed = self.spatial_projection(per_token(self.token_norm, x))
         mixed = self.token_scale(mixed)
         x = x + self.token_drop_path(mixed, training=training)
-        y = self.intermediate_dense(self.channel_norm(x))  # (b, n, e)
-        y = self.channel_scale(self.output_dense(y))
+        y = per_token(self.channel_norm, x)
+        y = per_token(self.intermediate_dense, y)  # (b, n, e)
+        y = self.channel_scale(per_token(self.output_dense, y))
         return x + self.channel_drop_path(y, training=training)
 
     def compute_output_shape(self, x_shape):

@@ -44,6 +44,7 @@ class ImageClassifier(keras.Model):
     """
 
     backbone_cls = Backbone
+    _compiles_as_keras_decides = False
 
     def __init__(
         self,
@@ -111,7 +112,8 @@ class ImageClassifier(keras.Model):
             loss = self._default_loss()
         if metrics == "auto":
             metrics = ["accuracy"]
-        self._asked_jit_compile = kwargs.get("jit_compile", "auto")
+        jit_compile = kwargs.get("jit_compile", "auto")
+        self._compiles_as_keras_decides = jit_compile == "auto"
         super().compile(
             optimizer=optimizer, loss=loss, metrics=metrics, **kwargs
         )
@@ -132,12 +134,19 @@ class ImageClassifier(keras.Model):
             from_logits=self.activation is activations.linear
         )
 
+    def make_train_function(self, force=False):
+        # The optimiser's variables before the step is traced: TensorFlow
+        # would trace all of it twice otherwise (`docs/benchmarks.md`).
+        if self.optimizer is not None:
+            self.optimizer.build(self.trainable_variables)
+        return super().make_train_function(force)
+
     def get_compile_config(self):
         config = super().get_compile_config()
-        if config:
-            # Keras keeps what "auto" came to on the backend that saves, which
-            # is not what it should be on the one that loads.
-            config["jit_compile"] = self._asked_jit_compile
+        # Keras keeps what "auto" came to on the backend that saves, which is
+        # not what it should be on the one that loads.
+        if config and self._compiles_as_keras_decides:
+            config["jit_compile"] = "auto"
         return config
 
     def compile_from_config(self, config):

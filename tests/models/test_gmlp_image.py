@@ -298,6 +298,16 @@ def test_whether_steps_are_compiled_is_decided_where_they_run(asked, tmp_path):
     assert again.jit_compile == model.jit_compile
 
 
+def test_the_optimizer_is_built_before_the_step_is_traced():
+    """Its variables would be made while TensorFlow traces, twice, otherwise."""
+    model = GMLPImageClassifier(gmlp_nano(), num_classes=3)
+    model.compile()
+    assert not model.optimizer.built  # a model that is only used needs none
+    model.make_train_function()
+    slots = 2 * len(model.trainable_variables)
+    assert len(model.optimizer.variables) >= slots
+
+
 def test_base_class_finds_the_right_one(tmp_path):
     model = GMLPImageClassifier(gmlp_nano(), num_classes=3)
     model.save_to_preset(tmp_path / "p")

@@ -27,6 +27,50 @@ def test_decays_matrices_and_spares_biases_and_norms():
         np.testing.assert_allclose(value, expected, rtol=1e-6), weight.path
 
 
+@pytest.mark.parametrize("more", [{}, {"amsgrad": True}])
+def test_updates_as_keras_does(more, rng):
+    """Five steps with a schedule, clipping, decay and moving averages."""
+    arguments = {
+        "learning_rate": warmup_cosine(0.1, total_steps=5, warmup_steps=2),
+        "weight_decay": 0.1,
+        "global_clipnorm": 1.0,
+        "use_ema": True,
+        **more,
+    }
+    start = rng.normal(size=(3, 4)).astype("float32")
+    gradients = rng.normal(size=(5, 3, 4)).astype("float32")
+    ends = []
+    for optimizer in (
+        AdamW(not_decayed=None, **arguments),
+        keras.optimizers.AdamW(**arguments),
+    ):
+        variable = keras.Variable(start)
+        for gradient in gradients:
+            optimizer.apply([ops.convert_to_tensor(gradient)], [variable])
+        state = [variable, *optimizer.variables]
+        ends.append([ops.convert_to_numpy(v) for v in state])
+    for ours, keras_s in zip(*ends):
+        np.testing.assert_allclose(ours, keras_s, rtol=1e-6, atol=1e-7)
+
+
+def test_accumulates_gradients_as_keras_does(rng):
+    start = rng.normal(size=(3,)).astype("float32")
+    gradients = rng.normal(size=(4, 3)).astype("float32")
+    ends = []
+    for cls in (AdamW, keras.optimizers.AdamW):
+        optimizer = cls(0.1, gradient_accumulation_steps=2)
+        variable = keras.Variable(start)
+        for gradient in gradients:
+            optimizer.apply([ops.convert_to_tensor(gradient)], [variable])
+        ends.append(ops.convert_to_numpy(variable))
+    np.testing.assert_allclose(*ends, rtol=1e-6)
+
+
+def test_is_what_keras_makes_for_the_backend():
+    """On PyTorch, the class that updates all variables at once."""
+    assert isinstance(AdamW(0.1), type(keras.optimizers.AdamW(0.1)))
+
+
 def test_remembers_what_it_spares():
     optimizer = AdamW(0.1, not_decayed=["bias"])
     again = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
