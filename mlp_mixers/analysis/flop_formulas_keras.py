@@ -216,3 +216,21 @@ def _global_pooling(layer, x, **named_shapes):
 def _pooling(layer, x):
     output = layer.compute_output_shape((1, *x))[1:]
     return Cost(elementwise=size(output) * math.prod(layer.pool_size))
+
+
+@register_flops(keras.layers.MultiHeadAttention)
+def _multi_head_attention(layer, query, value, key=None):
+    """Projections of n queries and m keys, scores, their weighted sum."""
+    (n, d), m, key = query, value[0], key or value
+    queries = layer.num_heads * layer.key_dim
+    values = layer.num_heads * layer.value_dim
+    projections = n * d * queries + m * (key[-1] * queries + value[-1] * values)
+    output = n * layer.output_dense.kernel.shape[-1]
+    biases = (n + m) * queries + m * values + output
+    return Cost(
+        macs=projections + n * m * (queries + values) + output * values,
+        elementwise=biases * layer.use_bias
+        + n * queries  # the scale of the scores
+        + SOFTMAX * layer.num_heads * n * m,
+        whole=True,
+    )

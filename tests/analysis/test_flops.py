@@ -485,3 +485,31 @@ def test_counts_do_not_depend_on_the_batch_or_precision():
     half = keras.Model(half, GMLPBlock(12, dtype="mixed_bfloat16")(half))
     reports = [count_flops(m) for m in (model, half)]
     assert len({report.flops for report in reports}) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "query", "value"),
+    [
+        ({"num_heads": 2, "key_dim": 3}, (5, 8), (5, 8)),
+        ({"num_heads": 2, "key_dim": 3, "value_dim": 4}, (5, 8), (7, 6)),
+        ({"num_heads": 1, "key_dim": 3, "output_shape": 9}, (5, 8), (7, 6)),
+    ],
+)
+def test_attention_of_keras(arguments, query, value):
+    layer = keras.layers.MultiHeadAttention(**arguments)
+    inputs = keras.Input(query), keras.Input(value)
+    model = keras.Model(inputs, layer(*inputs))
+    report = count_flops(model)
+    # Product by product: q, k, v, scores, weighted sum, output.
+    (n, d), (m, e) = query, value
+    h, a = arguments["num_heads"], arguments["key_dim"]
+    b, c = arguments.get("value_dim", a), arguments.get("output_shape", d)
+    assert report.macs == (
+        n * d * h * a
+        + m * e * h * a
+        + m * e * h * b
+        + h * n * m * a
+        + h * n * m * b
+        + n * h * b * c
+    )
+    assert report.parameters == model.count_params()
