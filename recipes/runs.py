@@ -23,6 +23,10 @@ def new_folder(wanted):
     Returns:
         The `pathlib.Path` of a folder that did not exist before.
     """
+    if not pathlib.Path(wanted).name:
+        raise ValueError(
+            f"A run needs a folder with a name. Received: {str(wanted)!r}"
+        )
     wanted = pathlib.Path(os.path.abspath(wanted))
     # Outside the loop, where "exists" can only mean the folder itself.
     wanted.parent.mkdir(parents=True, exist_ok=True)
@@ -60,6 +64,28 @@ def record(folder, name, content):
     """
     text = json.dumps(content, indent=2, default=str)
     (pathlib.Path(folder) / name).write_text(text + "\n")
+
+
+def read(path, keys=()):
+    """Reads a dictionary that `record` has written.
+
+    Args:
+        path: Path of the file.
+        keys: Names that must be in it.
+
+    Raises:
+        ValueError: If it is no JSON, or lacks a name.
+    """
+    try:
+        content = json.loads(pathlib.Path(path).read_text())
+        for name in keys:
+            content[name]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} is damaged, or was not written by this recipe: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    return content
 
 
 def show(title, rows):

@@ -15,8 +15,6 @@ run takes a minute or two on two CPU cores; `docs/results.md` has its accuracy.
 """
 
 import dataclasses
-import hashlib
-import json
 import pathlib
 import shutil
 import sys
@@ -42,6 +40,7 @@ from recipes import runs
 from recipes import vision_data
 from recipes import vision_models
 from recipes.vision_settings import Config
+from recipes.vision_settings import Data
 from recipes.vision_settings import Training
 from recipes.vision_settings import from_record
 from recipes.vision_settings import resolve
@@ -62,7 +61,7 @@ def main(config):
         FloatingPointError: If the loss becomes NaN or infinite.
         KeyboardInterrupt: If it is interrupted, with how to go on.
     """
-    if config.predict:
+    if config.predict is not None:
         return predict(config)
     if config.evaluate is not None:
         return evaluate(config)
@@ -101,10 +100,13 @@ def resume(config):
         )
     if (folder / "results.json").exists():
         print(f"The run in {folder} has finished.")
-        results = json.loads((folder / "results.json").read_text())
+        results = runs.read(
+            folder / "results.json",
+            ("test_accuracy", "test_loss", "epochs", "seconds"),
+        )
         report(folder, results)
         return results
-    config = from_record(json.loads((folder / "config.json").read_text()))
+    config = from_record(runs.read(folder / "config.json"))
     return run(folder, config, prepare(config))
 
 
@@ -178,6 +180,7 @@ def run(folder, config, prepared):
         "best_epoch": best and best[0],
         "seconds": seconds,
         "seed": config.seed,
+        "data_digest": vision_data.digest(split),
         "notes": split.notes,
         "versions": runs.versions(),
     }
@@ -192,22 +195,19 @@ def build(config, split, source=None):
     Returns:
         `(model, preprocessor)`.
     """
-    asked = dataclasses.asdict(config.model)
-    not_the_models = ("preset", "from_", "freeze", "image_size")
-    changes = {
-        name: value
-        for name, value in asked.items()
-        if value is not None and name not in not_the_models
-    }
-    changes["num_classes"] = len(split.class_names)
+    num_classes = len(split.class_names)
     preset = vision_data.preset_for(config)
     if source is None:
         shape = vision_data.image_shape(config, split, preset)
         model = ImageClassifier.from_preset(
-            preset, image_shape=shape, load_weights=False, **changes
+            preset,
+            num_classes=num_classes,
+            image_shape=shape,
+            load_weights=False,
+            **changed_sizes(config.model),
         )
     else:
-        model = open_trained(config, source, **changes)
+        model = open_trained(config, source, num_classes)
     if config.model.freeze:
         model.backbone.trainable = False
     preprocessor = vision_data.preprocessor_for(
@@ -223,13 +223,26 @@ def source_of(model):
     return vision_models.find(model.from_, model.preset)
 
 
-def open_trained(config, source, **changes):
-    """The trained model, at the image size that is asked for."""
+def changed_sizes(model):
+    """What the settings change in a model: arguments of its classes."""
+    others = ("preset", "from_", "freeze", "image_size")
+    return {
+        name: value
+        for name, value in dataclasses.asdict(model).items()
+        if value is not None and name not in others
+    }
+
+
+def open_trained(config, source, num_classes=None):
+    """The trained model, with the sizes that are asked for."""
+    changes = changed_sizes(config.model)
     if config.model.image_size is not None:
         preset = vision_data.preset_for(config)
         channels = vision_data.channels_of(source, preset)
         changes["image_shape"] = (*config.model.image_size, channels)
-    return vision_models.open_trained(source, config.model.preset, **changes)
+    return vision_models.open_trained(
+        source, config.model.preset, num_classes, **changes
+    )
 
 
 def optimizer(settings, steps_per_epoch):
@@ -294,9 +307,13 @@ def train(folder, config, prepared):
             )
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_how_to_go_on(folder, checkpoint)) from None
-    except Exception:
+    except Exception as error:
+        # JAX may stumble over what an interruption left behind.
+        if isinstance(error.__context__, KeyboardInterrupt):
+            message = _how_to_go_on(folder, checkpoint)
+            raise KeyboardInterrupt(message) from None
         # Of what went wrong with an image, TensorFlow leaves a text only.
-        raise batches.error or sys.exception() from None
+        raise batches.error or error from None
     finally:
         bar.close()
         batches.close()
@@ -308,10 +325,24 @@ def train(folder, config, prepared):
             + _what_is_kept(folder, checkpoint)
         )
     watch.report()
+    if settings.ema:
+        use_averages(model)
     best = checkpoint.best_epoch and (checkpoint.best_epoch, checkpoint.best)
     if config.keep == "best":
         checkpoint.load_best(model)
     return checkpoint.history, best
+
+
+def use_averages(model):
+    """Gives the model the moving averages of its weights.
+
+    `fit` does so at its end, but there may have been nothing left to fit. And
+    on JAX, `fit` leaves weight and average in one buffer, which the next call
+    that donates it takes from both.
+    """
+    model.optimizer.finalize_variable_values(model.trainable_variables)
+    for variable in model.trainable_variables:
+        variable.assign(np.array(keras.ops.convert_to_numpy(variable)))
 
 
 def identity(config, split):
@@ -319,10 +350,7 @@ def identity(config, split):
     settings = dataclasses.asdict(config)
     for name in ("out", "resume", "workers", "evaluate", "predict"):
         del settings[name]
-    digest = hashlib.sha256(" ".join(split.class_names).encode())
-    for part in (split.train, split.validation, split.test):
-        digest.update(np.ascontiguousarray(part[1]).tobytes())
-    return {**settings, "data_digest": digest.hexdigest()[:16]}
+    return {**settings, "data_digest": vision_data.digest(split)}
 
 
 def _what_is_kept(folder, checkpoint):
@@ -373,15 +401,25 @@ def report(folder, results):
 
 def evaluate(config):
     """Measures a trained model on the test images of its data or of others."""
+    if config.model.from_ is not None:
+        raise ValueError(
+            "--evaluate names the model already: give it without --from."
+        )
     source = vision_models.find(config.evaluate, config.model.preset)
-    record = vision_models.saved_data(config.evaluate)
-    if config.data.data is None and record is not None:
+    record = vision_models.saved_run(config.evaluate)
+    own = record and config.data.data in (None, record["data"]["data"])
+    if own:
+        # Cut as then, so that no image that was trained on is tested.
         config = dataclasses.replace(
-            config,
-            data=type(config.data)(**record["data"]),
-            seed=record["seed"],
+            config, data=Data(**record["data"]), seed=record["seed"]
         )
     split = vision_data.load(config, source)
+    digest = record and record.get("data_digest")
+    if own and digest not in (None, vision_data.digest(split)):
+        print(
+            "note: the data are not what they were when the model was "
+            "trained: it may have seen some of the test images"
+        )
     preset = vision_data.preset_for(config)
     model = open_trained(config, source)
     preprocessor = vision_data.preprocessor_for(
@@ -420,7 +458,13 @@ def predict(config):
         None, model.backbone.image_shape, source, preset
     )
     images, names, broken = [], [], []
-    for path in vision_data.image_paths(config.predict):
+    paths = vision_data.image_paths(config.predict)
+    if not paths:
+        raise ValueError(
+            "There are no images to look at. "
+            f"Received: --predict {' '.join(map(str, config.predict))}"
+        )
+    for path in paths:
         try:
             images.append(preprocessor.read(path))
             names.append(path)
@@ -450,6 +494,8 @@ def cli():
     )
     try:
         main(config)
+    except MemoryError as error:
+        sys.exit(f"error: There is not enough memory. {error}")
     except (ValueError, FloatingPointError, OSError, ImportError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt as error:

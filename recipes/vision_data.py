@@ -1,6 +1,7 @@
 """From the settings of `recipes.vision` to images, batches and scores."""
 
 import dataclasses
+import hashlib
 import pathlib
 import time
 
@@ -38,6 +39,22 @@ def load(config, source=None):
     _refuse("--check", settings.check != "full", kind, ("folder",))
     _refuse("--data-dir", settings.data_dir, kind, ("tfds",))
     return data.load_data(spec, **options)
+
+
+def digest(split):
+    """A short text that is another one when the data are others.
+
+    Of an array it sees every pixel; of files their names and sizes.
+    """
+    found = hashlib.sha256(" ".join(split.class_names).encode())
+    for images, labels in (split.train, split.validation, split.test):
+        found.update(np.ascontiguousarray(labels).tobytes())
+        if isinstance(images, np.ndarray):
+            found.update(np.ascontiguousarray(images))
+        for path in map(pathlib.Path, getattr(images, "paths", ())):
+            size = path.stat().st_size
+            found.update(f"{path.parent.name}/{path.name} {size}".encode())
+    return found.hexdigest()[:16]
 
 
 def _refuse(option, is_given, kind, kinds):
@@ -297,10 +314,11 @@ def labels_for_model(labels, class_names, known, num_classes):
         ValueError: If the data have classes that the model does not know.
     """
     if known is None or len(known) != num_classes:
-        if len(class_names) > num_classes:
+        if len(class_names) != num_classes:
             raise ValueError(
                 f"The data have {len(class_names)} classes, and the model "
-                f"knows {num_classes}."
+                f"knows {num_classes}, whose names are not known: which are "
+                "which? (A run's folder has the names.)"
             )
         return labels
     unknown = [name for name in class_names if name not in known]
@@ -364,12 +382,14 @@ def score_rows(results, most=20):
 
 
 def image_paths(paths):
-    """Files as they are; of a folder, the images in it."""
+    """Lists files as they are, and of a folder all images in it."""
+    found = []
     for path in paths:
         path = pathlib.Path(path).expanduser()
         if path.is_dir():
-            yield from sorted(
-                p for p in path.iterdir() if p.suffix.lower() in EXTENSIONS
+            found += sorted(
+                p for p in path.rglob("*") if p.suffix.lower() in EXTENSIONS
             )
         else:
-            yield path
+            found.append(path)
+    return found

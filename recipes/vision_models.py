@@ -1,7 +1,6 @@
 """Opens the model that `--from`, `--evaluate` or a preset names."""
 
 import dataclasses
-import json
 import pathlib
 
 import keras
@@ -10,6 +9,7 @@ from mlp_mixers import weights
 from mlp_mixers.data import ImagePreprocessor
 from mlp_mixers.models import ImageClassifier
 from mlp_mixers.models import presets
+from recipes import runs
 
 # Where a run keeps what `--from` needs, inside its folder.
 PRESET_FOLDER = "preset"
@@ -44,9 +44,14 @@ def find(name, preset=None):
         ValueError: If it is nothing that weights can be taken from, or a
             checkpoint, which needs a preset.
     """
+    path = pathlib.Path(name).expanduser()
+    is_checkpoint = path.suffix in CHECKPOINTS and path.is_file()
+    if preset is not None and not is_checkpoint:
+        raise ValueError(
+            f"{name} says itself which model it is: give it without --preset."
+        )
     if name in presets.PRESETS:
         return Source(name, "preset", name, _published(name))
-    path = pathlib.Path(name).expanduser()
     if path.is_dir():
         if (path / PRESET_FOLDER).is_dir():
             path = path / PRESET_FOLDER
@@ -58,7 +63,7 @@ def find(name, preset=None):
         return Source(name, "preset", path, _own_preprocessor(path))
     if path.suffix == ".keras" and path.is_file():
         return Source(name, "keras", path, _own_preprocessor(path.parent))
-    if path.suffix in CHECKPOINTS and path.is_file():
+    if is_checkpoint:
         if preset is None:
             raise ValueError(
                 "A checkpoint does not say which model it is for: name it "
@@ -98,7 +103,14 @@ def open_trained(source, preset=None, num_classes=None, **changes):
 
 
 def _from_keras(path, changes):
-    saved = keras.saving.load_model(path)
+    try:
+        saved = keras.saving.load_model(path)
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else error
+        raise ValueError(
+            f"{path} cannot be opened as a Keras model: it may be damaged. "
+            f"{type(error).__name__}: {reason}"
+        ) from error
     if not isinstance(saved, ImageClassifier):
         raise ValueError(
             f"{path} holds a {type(saved).__name__}, and no image classifier "
@@ -169,13 +181,17 @@ def _published(preset):
     )
 
 
-def saved_data(name):
-    """The settings of the data that a run was trained on, or `None`."""
+def saved_run(name):
+    """What a run was asked for, and the digest of its data, or `None`.
+
+    Args:
+        name: Of the run's folder, or of a model in it.
+    """
     path = pathlib.Path(name).expanduser()
     for folder in (path, path.parent):
-        record = folder / "config.json"
-        if record.exists():
-            content = json.loads(record.read_text())
-            if isinstance(content.get("data"), dict):
-                return content
+        results = folder / "results.json"
+        if results.exists():
+            record = runs.read(folder / "config.json", ("data", "seed"))
+            digest = runs.read(results).get("data_digest")
+            return {**record, "data_digest": digest}
     return None

@@ -191,8 +191,9 @@ class Config:
     evaluate: str | None = None
     """Do not train: evaluate this model (as in --from) on the test images of
     --data, by default the data that it was trained on."""
-    predict: tuple[pathlib.Path, ...] = ()
-    """Do not train: say what these image files show, by the model of --from."""
+    predict: tuple[pathlib.Path, ...] | None = None
+    """Do not train: say what these image files (or the images in these
+    folders) show, by the model of --from."""
 
 
 def resolve(training):

@@ -124,6 +124,10 @@ class ImageBatches(keras.utils.PyDataset):
         return len(self._make)
 
     def __getitem__(self, index):
+        if not 0 <= index < len(self):
+            raise IndexError(
+                f"There are {len(self)} batches. Received: index={index}"
+            )
         if self._look_ahead is None:
             return self._make(self.epoch, index)
         return self._look_ahead.get(self.epoch, index, len(self))

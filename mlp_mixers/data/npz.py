@@ -228,7 +228,17 @@ def _labels(arrays, name, samples):
         raise ValueError(
             f"{where} must count from 0. Received: a label {labels.min()}"
         )
-    return labels.astype("U") if labels.dtype.kind == "S" else labels
+    return _text(labels, where) if labels.dtype.kind == "S" else labels
+
+
+def _text(labels, where):
+    """Byte strings as text."""
+    try:
+        return np.char.decode(labels, "utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{where} are bytes that are no text in UTF-8. {error}"
+        ) from error
 
 
 def _numbered(labels, arrays):
@@ -284,7 +294,7 @@ def _names(arrays):
             f"Received: shape={names.shape}, dtype={names.dtype}"
         )
     if names.dtype.kind == "S":
-        names = names.astype("U")
+        names = _text(names, f"`classes` in {arrays.path}")
     names = tuple(map(str, names))
     if len(set(names)) < len(names):
         raise ValueError(

@@ -144,6 +144,7 @@ class ImagePreprocessor:
             return image
         if self.resize == "squash":
             return resize_image(image, (height, width), self.interpolation)
+        image = without_far_ends(image, (height, width))
         size = covering_size(
             image.shape[:2],
             (
@@ -305,6 +306,28 @@ def resize_image(image, size, interpolation="bicubic"):
         for channel in np.moveaxis(image.astype("float32"), -1, 0)
     ]
     return np.stack(channels, axis=-1).clip(0, 1)
+
+
+def without_far_ends(image, size, most=16):
+    """Cuts off what no centre will show, of very long images.
+
+    Resized as a whole, a strip of 1 by 40,000 pixels would take gigabytes.
+
+    Args:
+        image: Array `(h, w, channels)`.
+        size: `(height, width)` of the centre that is wanted, for its shape.
+        most: How many times longer than that shape the image may stay.
+
+    Returns:
+        The central part; the image itself if it is not so long.
+    """
+    scale = min(n / wanted for n, wanted in zip(image.shape, size))
+    parts = []
+    for length, wanted in zip(image.shape, size):
+        # As many pixels off at both ends, so that the centre stays.
+        over = max(0, length - math.ceil(most * scale * wanted)) // 2
+        parts.append(slice(over, length - over))
+    return image[tuple(parts)]
 
 
 def covering_size(size, area):

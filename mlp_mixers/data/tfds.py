@@ -1,5 +1,6 @@
 """Image data sets of tensorflow_datasets."""
 
+import difflib
 import importlib.util
 import io
 import os
@@ -78,9 +79,9 @@ def load_tfds(
     data_dir = None if data_dir is None else os.path.expanduser(data_dir)
     try:
         builder = _import().builder(name, data_dir=data_dir)
-    except AssertionError as error:
-        # Which the package raises for a version that it does not have.
-        raise ValueError(str(error)) from error
+    # An AssertionError is what the package raises for a missing version.
+    except (AssertionError, ValueError) as error:
+        raise ValueError(_not_found(name, data_dir, error)) from error
     # Before anything is downloaded.
     keys = _feature_keys(builder)
     if not builder.is_prepared():
@@ -200,6 +201,21 @@ def _prepare(builder, name, data_dir, reader, download):
             f"and could not be downloaded and prepared. {error}"
         ) from error
     return builder
+
+
+def _not_found(name, data_dir, error):
+    """What to say instead of the package's catalogue of all its data sets."""
+    tfds = _import()
+    base = name.split("/")[0].split(":")[0]
+    close = difflib.get_close_matches(base, tfds.list_builders(), n=1)
+    hint = f" Did you mean {close[0]!r}?" if close and close != [base] else ""
+    where = data_dir or os.environ.get("TFDS_DATA_DIR", "the usual folder")
+    reason = str(error).split("Available datasets")[0].strip()
+    return (
+        f"tensorflow_datasets has no data set {name!r}, and none of this name, "
+        f"version and configuration is prepared in {where}.{hint} It says: "
+        f"{reason.splitlines()[0] if reason else type(error).__name__}"
+    )
 
 
 def _how_to_prepare(name, data_dir):

@@ -16,6 +16,8 @@ import numpy as np
 
 STATE_FILE = "state.npz"
 BEST_FILE = "best.npz"
+# What the state file holds beside arrays.
+STATE_KEYS = ("epochs_done", "history", "best", "best_epoch", "identity")
 
 
 class TrainingCheckpoint(keras.callbacks.Callback):
@@ -91,7 +93,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         path = self.folder / STATE_FILE
         if not path.exists():
             return 0
-        state, arrays = _read(path)
+        state, arrays = _read(path, STATE_KEYS)
         if state["identity"] != self.identity:
             raise ValueError(
                 f"{path} was saved by a training with other settings or "
@@ -289,7 +291,8 @@ def _write(path, state, arrays):
         name: array.view("uint16") if dtypes[name] == "bfloat16" else array
         for name, array in arrays.items()
     }
-    unfinished = path.with_suffix(".tmp")
+    # Its own name, should two processes go on with one training.
+    unfinished = path.with_suffix(f".{os.getpid()}.tmp")
     with open(unfinished, "wb") as file:
         np.savez(file, state=np.array(text), **plain)
         file.flush()
@@ -297,20 +300,27 @@ def _write(path, state, arrays):
     os.replace(unfinished, path)
 
 
-def _read(path):
+def _read(path, keys=()):
     """Returns `(state, arrays)` as they were written."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         state = json.loads(str(arrays.pop("state")))
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise ValueError(
-            f"{path} is damaged, or is no checkpoint of a training: {error}"
-        ) from error
-    dtypes = state.pop("dtypes")
-    for name, array in arrays.items():
-        if dtypes[name] == "bfloat16":
-            import ml_dtypes
+        dtypes = state.pop("dtypes")
+        for name in keys:
+            state[name]
+        for name, array in arrays.items():
+            if dtypes[name] == "bfloat16":
+                import ml_dtypes
 
-            arrays[name] = array.view(ml_dtypes.bfloat16)
+                arrays[name] = array.view(ml_dtypes.bfloat16)
+    # A broken file fails wherever its first broken byte is read.
+    except (
+        *(OSError, EOFError, ValueError, KeyError, TypeError, AttributeError),
+        zipfile.BadZipFile,
+    ) as error:
+        raise ValueError(
+            f"{path} is damaged, or is no checkpoint of a training: "
+            f"{type(error).__name__}: {error}"
+        ) from error
     return state, arrays

@@ -11,6 +11,7 @@ import numpy as np
 from mlp_mixers.weights import files
 from mlp_mixers.weights import forms
 from mlp_mixers.weights import names
+from mlp_mixers.weights.resize import check_grid
 from mlp_mixers.weights.resize import resize_spatial_weights
 
 # Our own names, in our own form.
@@ -72,7 +73,8 @@ def load_checkpoint(model, source, *, skip=(), resize=True, source_grid=None):
         resize: Whether weights that mix tokens may be carried over to another
             grid of patches, see `resize_spatial_weights`.
         source_grid: `(rows, columns)` of patches in the source. `None` takes
-            a square, or the proportions of the model's.
+            what `export_checkpoint` wrote into a `.safetensors` file, or else
+            the proportions of the model's, or else a square.
 
     Returns:
         A `LoadReport`.
@@ -90,6 +92,10 @@ def load_checkpoint(model, source, *, skip=(), resize=True, source_grid=None):
     """
     skip = _patterns(skip)
     arrays = files.read_arrays(source)
+    if source_grid is None:
+        source_grid = files.read_grid(source)
+    else:
+        source_grid = check_grid(source_grid, "source_grid")
     variables = _variables(model)
     layout, table = _choose_layout(model, variables, arrays)
     wanted = {

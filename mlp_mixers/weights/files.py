@@ -1,5 +1,6 @@
 """Reads and writes files of named arrays, never executing what is in them."""
 
+import os
 import pathlib
 import zipfile
 
@@ -30,6 +31,11 @@ def read_arrays(source):
     """
     if isinstance(source, dict):
         return _cleaned(source)
+    if not isinstance(source, (str, os.PathLike)):
+        raise ValueError(
+            "Weights come from the path of a file or a dictionary of arrays. "
+            f"Received: source={source!r}"
+        )
     path = pathlib.Path(source).expanduser()
     if path.is_dir():
         path = path / "model.safetensors"
@@ -60,6 +66,29 @@ def read_arrays(source):
             f"{path} cannot be read as a {path.suffix} file of arrays: {error}"
         ) from error
     return _cleaned(arrays)
+
+
+def read_grid(source):
+    """The grid of patches that `export_checkpoint` wrote into a file.
+
+    Returns:
+        `(rows, columns)`, or `None` if the source does not say it.
+    """
+    if isinstance(source, dict):
+        return None
+    path = pathlib.Path(source).expanduser()
+    if path.is_dir():
+        path = path / "model.safetensors"
+    if path.suffix != ".safetensors":
+        return None
+    from safetensors import safe_open
+
+    with safe_open(path, "numpy") as file:
+        grid = (file.metadata() or {}).get("grid", "")
+    sides = grid.split("x")
+    if len(sides) != 2 or not all(side.isdecimal() for side in sides):
+        return None
+    return tuple(map(int, sides))
 
 
 def write_arrays(path, arrays, metadata=None):
@@ -109,8 +138,14 @@ def _read_torch(path):
             "torch`, or convert the file to .safetensors where it is."
         ) from error
 
-    # `weights_only`: tensors and containers, no code.
-    return torch.load(path, map_location="cpu", weights_only=True)
+    try:
+        # `weights_only`: tensors and containers, no code.
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        # PyTorch's own message advises to execute what is in the file.
+        raise ValueError(
+            "it is damaged, or holds more than tensors, and was not executed"
+        ) from error
 
 
 def _cleaned(content):

@@ -15,6 +15,7 @@ what the row of W did. Biases and output axes are interpolated by U alone.
 """
 
 import math
+import numbers
 
 import numpy as np
 
@@ -51,10 +52,10 @@ def resize_spatial_weights(
     ```
     """
     weights = np.asarray(weights)
-    old_grid, new_grid = (
-        _grid(old_grid, "old_grid"),
-        _grid(new_grid, "new_grid"),
-    )
+    old_grid = check_grid(old_grid, "old_grid")
+    new_grid = check_grid(new_grid, "new_grid")
+    if not np.issubdtype(weights.dtype, np.floating):
+        weights = weights.astype("float32")  # integers cannot be interpolated
     for axis in (output_axis, input_axis):
         if axis is not None and weights.shape[axis] != math.prod(old_grid):
             raise ValueError(
@@ -107,9 +108,16 @@ def _apply(matrix, array, axis):
     return np.moveaxis(product, 0, axis)
 
 
-def _grid(grid, name):
+def check_grid(grid, name):
+    """Returns `(rows, columns)`.
+
+    Raises:
+        ValueError: If `grid` is no pair of positive integers.
+    """
     values = tuple(grid) if isinstance(grid, (tuple, list)) else ()
-    if len(values) != 2 or not all(int(v) == v and v > 0 for v in values):
+    if len(values) != 2 or not all(
+        isinstance(v, numbers.Integral) and v > 0 for v in values
+    ):
         raise ValueError(
             f"`{name}` must be (rows, columns) of patches. "
             f"Received: {name}={grid!r}"

@@ -375,3 +375,10 @@ def test_wrong_data(images, labels, arguments, message):
         labels = np.zeros(labels, int)
     with pytest.raises(ValueError, match=message):
         ImageBatches(np.zeros((images, 2, 2, 1)), labels, **arguments)
+
+
+@pytest.mark.parametrize("index", [-1, 3])
+def test_there_is_no_batch_beyond_the_last(index, rng):
+    batches = ImageBatches(rng.random((5, 2, 2, 1)), np.arange(5), 2)
+    with pytest.raises(IndexError, match="There are 3 batches"):
+        batches[index]

@@ -224,3 +224,14 @@ def test_a_broken_array_is_named(save, rng):
 def test_wrong_arguments(save, arguments, message):
     with pytest.raises(ValueError, match=message):
         load_npz(save(**fine()), **arguments)
+
+
+def test_byte_labels_are_text_in_utf8(tmp_path, rng):
+    images = rng.integers(0, 255, (40, 2, 2), np.uint8)
+    path = tmp_path / "bytes.npz"
+    names = np.array(["für".encode(), b"wider"] * 20)
+    np.savez(path, images=images, labels=names)
+    assert load_npz(path).class_names == ("für", "wider")
+    np.savez(path, images=images, labels=np.array([b"\xff", b"a"] * 20))
+    with pytest.raises(ValueError, match="`labels` in .* no text in UTF-8"):
+        load_npz(path)

@@ -10,6 +10,7 @@ from mlp_mixers.data.preprocessing import change_channels
 from mlp_mixers.data.preprocessing import covering_size
 from mlp_mixers.data.preprocessing import crop_centre
 from mlp_mixers.data.preprocessing import resize_image
+from mlp_mixers.data.preprocessing import without_far_ends
 
 KERNELS = {
     "bilinear": (1, lambda x: np.maximum(0, 1 - x)),
@@ -123,6 +124,26 @@ def test_the_whole_shorter_side_can_remain(rng):
     image = rng.integers(0, 256, (30, 50, 3), dtype=np.uint8)
     result = ImagePreprocessor((30, 30, 3), crop_fraction=1.0).fit(image)
     np.testing.assert_array_equal(result, image[:, 10:40])
+
+
+@pytest.mark.parametrize("shape", [(3, 90000, 3), (40000, 2, 3)])
+def test_a_very_long_strip_costs_no_memory(shape):
+    """The centre of a strip whose halves differ shows both of them."""
+    image = np.zeros(shape, np.uint8)
+    longer = int(np.argmax(shape))
+    half = shape[longer] // 2
+    image[(slice(None),) * longer + (slice(half, None),)] = 200
+    found = ImagePreprocessor((64, 64, 3)).fit(image)
+    assert found.shape == (64, 64, 3)
+    across = found.mean(axis=(1 - longer, 2))
+    assert across[0] < 10
+    assert across[-1] > 190
+    assert abs(across.mean() - 100) < 10
+
+
+def test_long_images_below_the_limit_are_untouched(rng):
+    image = rng.integers(0, 255, (10, 150, 3), np.uint8)
+    np.testing.assert_array_equal(without_far_ends(image, (8, 8)), image)
 
 
 def test_squash_keeps_the_borders(rng):

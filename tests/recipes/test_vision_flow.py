@@ -145,7 +145,7 @@ def interrupt_after(epochs, monkeypatch):
     return lambda: monkeypatch.setattr(TrainingCheckpoint, "on_epoch_end", save)
 
 
-def everything(pictures, out):
+def everything(pictures, out, keep="last"):
     """All that is random, and all that has a state."""
     settings = trained(
         pictures,
@@ -160,7 +160,7 @@ def everything(pictures, out):
     )
     settings.model.drop_path_rate = 0.2
     settings.model.dropout_rate = 0.2
-    settings.keep = "best"
+    settings.keep = keep
     return settings
 
 
@@ -168,14 +168,15 @@ def saved_weights(folder):
     return keras.saving.load_model(folder / "model.keras").get_weights()
 
 
+@pytest.mark.parametrize("keep", ["last", "best"])
 def test_interrupted_and_gone_on_bit_for_bit(
-    pictures, tmp_path, monkeypatch, capsys
+    keep, pictures, tmp_path, monkeypatch, capsys
 ):
-    whole = vision.main(everything(pictures, tmp_path / "whole"))
+    whole = vision.main(everything(pictures, tmp_path / "whole", keep))
     undo = interrupt_after(1, monkeypatch)
     parts = tmp_path / "parts"
     with pytest.raises(KeyboardInterrupt, match=f"--resume {parts}"):
-        vision.main(everything(pictures, parts))
+        vision.main(everything(pictures, parts, keep))
     undo()
     with pytest.raises(ValueError, match="has not finished"):
         vision.main(Config(evaluate=str(parts)))
@@ -196,6 +197,23 @@ def test_interrupted_and_gone_on_bit_for_bit(
     assert "has finished" in capsys.readouterr().out
 
 
+def test_killed_after_the_last_epoch(pictures, tmp_path, monkeypatch):
+    """All is trained and nothing saved: averages are the model's still."""
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    vision.main(everything(pictures, whole))
+
+    def killed(*arguments):
+        raise SystemExit
+
+    monkeypatch.setattr(vision, "save", killed)
+    with pytest.raises(SystemExit):
+        vision.main(everything(pictures, parts))
+    monkeypatch.undo()
+    vision.main(Config(resume=parts))
+    for a, b in zip(saved_weights(whole), saved_weights(parts)):
+        np.testing.assert_array_equal(a, b)
+
+
 def test_what_cannot_go_on(pictures, tmp_path, monkeypatch):
     undo = interrupt_after(1, monkeypatch)
     out = tmp_path / "run"
@@ -206,8 +224,13 @@ def test_what_cannot_go_on(pictures, tmp_path, monkeypatch):
         vision.main(Config(resume=out, seed=1))
     with pytest.raises(ValueError, match="no config.json"):
         vision.main(Config(resume=tmp_path))
-    next((pictures / "below").iterdir()).unlink()
+    # As many pictures as before, one of them another.
+    paths = sorted((pictures / "below").iterdir())
+    paths[0].write_bytes(paths[1].read_bytes() + b" ")
     with pytest.raises(ValueError, match="other settings or data"):
+        vision.main(Config(resume=out))
+    (out / "config.json").write_text("{")
+    with pytest.raises(ValueError, match="config.json is damaged"):
         vision.main(Config(resume=out))
 
 
@@ -238,6 +261,62 @@ def test_a_file_that_breaks_while_training(pictures, tmp_path):
     settings.data.data = f"folder:{pictures}"
     with pytest.raises(ValueError, match="cannot be read.*below"):
         vision.main(settings)
+
+
+def test_the_runs_own_data_are_cut_as_they_were(tmp_path, capsys):
+    """Labels at random, learned by heart: only other images show it."""
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 255, (200, 4, 4, 1), np.uint8)
+    path = tmp_path / "noise.npz"
+    np.savez(path, images=images, labels=rng.integers(0, 2, 200))
+    out = tmp_path / "run"
+    results = vision.main(
+        Config(
+            model=Model(patch_size=2, num_layers=1, hidden_dim=8),
+            data=Data(f"npz:{path}"),
+            training=Training(**QUICK),
+            seed=3,
+            out=out,
+        )
+    )
+    for data in (Data(), Data(f"npz:{path}")):
+        scores = vision.main(Config(evaluate=str(out), data=data))
+        assert scores["test_loss"] == pytest.approx(
+            results["test_loss"], rel=1e-4
+        )
+    assert "not what they were" not in capsys.readouterr().out
+    np.savez(path, images=255 - images, labels=rng.integers(0, 2, 200))
+    vision.main(Config(evaluate=str(out)))
+    assert "not what they were" in capsys.readouterr().out
+
+
+def test_classes_without_names_must_agree_in_number(pictures, tmp_path):
+    vision.main(trained(pictures, tmp_path / "run"))
+    alone = tmp_path / "alone.keras"
+    (tmp_path / "run" / "model.keras").rename(alone)
+    (pictures / "between").mkdir()
+    for path in (pictures / "below").iterdir():
+        (pictures / "between" / path.name).write_bytes(path.read_bytes())
+    data = Data(f"folder:{pictures}")
+    with pytest.raises(ValueError, match="3 classes, and the model knows 2"):
+        vision.main(Config(evaluate=str(alone), data=data))
+    alone.write_bytes(alone.read_bytes()[:1000])
+    with pytest.raises(ValueError, match="it may be damaged"):
+        vision.main(Config(evaluate=str(alone), data=data))
+
+
+def test_nothing_to_predict(pictures, tmp_path):
+    out = tmp_path / "run"
+    vision.main(trained(pictures, out))
+    (tmp_path / "empty").mkdir()
+    for paths in ((), (tmp_path / "empty",)):
+        with pytest.raises(ValueError, match="There are no images"):
+            vision.main(Config(model=Model(from_=str(out)), predict=paths))
+    (pictures / "above" / "broken.png").unlink()
+    found = vision.main(
+        Config(model=Model(from_=str(out)), predict=(pictures,))
+    )
+    assert len(found) == 40  # in the folders of the classes too
 
 
 def test_images_that_come_too_slowly_are_noted(pictures, tmp_path, capsys):

@@ -1,5 +1,6 @@
 """An interrupted training ends where an uninterrupted one does."""
 
+import io
 import itertools
 
 import keras
@@ -178,13 +179,29 @@ def test_another_model_or_setting(tmp_path):
     assert TrainingCheckpoint(tmp_path, identity=same).restore(nano()) == 1
 
 
+def as_npz(**arrays):
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
 def test_nothing_saved_and_damaged(tmp_path):
     assert TrainingCheckpoint(tmp_path / "new").restore(nano()) == 0
     saved(tmp_path)
     path = tmp_path / "state.npz"
-    path.write_bytes(path.read_bytes()[:500])
-    with pytest.raises(ValueError, match="is damaged"):
-        TrainingCheckpoint(tmp_path).restore(nano())
+    whole = path.read_bytes()
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    for damaged in (
+        whole[:500],
+        b"",
+        (tmp_path / "array.npy").read_bytes(),
+        as_npz(state=np.array("[1]")),
+        as_npz(state=np.array("{}")),
+        as_npz(other=np.zeros(3)),
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match="is damaged"):
+            TrainingCheckpoint(tmp_path).restore(nano())
     with pytest.raises(ValueError, match="mode='best'"):
         TrainingCheckpoint(tmp_path, mode="best")
 

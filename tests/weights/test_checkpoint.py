@@ -223,6 +223,20 @@ def test_the_grid_that_cannot_be_guessed(rng):
     assert report.grids == ((2, 6), (3, 3))
 
 
+def test_our_own_file_says_its_grid(rng, tmp_path):
+    oblong = randomize(gmlp_nano(image_shape=(4, 24, 3)), rng)  # 2x8
+    path = tmp_path / "model.safetensors"
+    export_checkpoint(oblong, "timm", path)
+    square = gmlp_nano(image_shape=(8, 12, 3))  # 4x4, as many
+    assert load_checkpoint(square, path).grids == ((2, 8), (4, 4))
+    again = gmlp_nano(image_shape=(4, 24, 3))
+    assert not load_checkpoint(again, path).resized
+    with pytest.raises(ValueError, match="source_grid=48"):
+        load_checkpoint(again, path, source_grid=48)
+    with pytest.raises(ValueError, match="source=None"):
+        load_checkpoint(again, None)
+
+
 def test_as_many_patches_in_another_shape(rng):
     wide = randomize(gmlp_nano(image_shape=(4, 18, 3)), rng)  # 2x6
     tall = gmlp_nano(image_shape=(12, 6, 3))  # 6x2

@@ -99,6 +99,7 @@ def test_the_same_grid_changes_nothing(rng):
         ((3, 3), (4, 4), "must hold the 16 tokens"),
         ((4, 0), (4, 4), "old_grid="),
         ((4, 4), 8, "new_grid=8"),
+        ((4, 4), (float("inf"), 2), "new_grid="),
     ],
 )
 def test_wrong_grids(old, new, message):
