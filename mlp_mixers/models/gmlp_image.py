@@ -2,20 +2,13 @@
 
 import keras
 
-from mlp_mixers.arguments import drop_rate
-from mlp_mixers.arguments import pair
-from mlp_mixers.arguments import positive_integer
 from mlp_mixers.layers import GMLPBlock
-from mlp_mixers.layers import PatchEmbedding
-from mlp_mixers.layers.patch_embedding import check_data_format
-from mlp_mixers.layers.patch_embedding import patch_grid
-from mlp_mixers.models.backbone import Backbone
-from mlp_mixers.models.drop_path import drop_path_rates
+from mlp_mixers.models.image_backbone import ImageBackbone
 from mlp_mixers.models.image_classifier import ImageClassifier
 
 
 @keras.saving.register_keras_serializable(package="mlp_mixers")
-class GMLPBackbone(Backbone):
+class GMLPBackbone(ImageBackbone):
     """gMLP image backbone: patches, a stack of gMLP blocks, a normalisation.
 
     No position embedding: the spatial weights know every token by its place,
@@ -95,29 +88,12 @@ class GMLPBackbone(Backbone):
         dtype=None,
         **kwargs,
     ):
-        check_data_format(data_format)
-        patch_size = pair(patch_size, "patch_size")
-        grid_shape = patch_grid(image_shape, patch_size)
-        image_shape = tuple(int(size) for size in image_shape)
-        hidden_dim = positive_integer(hidden_dim, "hidden_dim")
-        drop_path_rate = drop_rate(drop_path_rate, "drop_path_rate")
-        num_layers = positive_integer(num_layers, "num_layers")
-        rates = drop_path_rates(drop_path_rate, num_layers, drop_path_schedule)
-
         # === Layers ===
-        patch_embedding = PatchEmbedding(
-            hidden_dim,
-            patch_size,
-            data_format="channels_last",
-            dtype=dtype,
-            name="patch_embedding",
-        )
-        blocks = [
-            GMLPBlock(
+        def make_block(rate, name):
+            return GMLPBlock(
                 intermediate_dim,
                 attention_dim=attention_dim,
-                drop_path_rate=block_rate,
-                sequence_length=grid_shape[0] * grid_shape[1],
+                drop_path_rate=rate,
                 gate=gate,
                 num_heads=num_heads,
                 toeplitz=toeplitz,
@@ -127,63 +103,46 @@ class GMLPBackbone(Backbone):
                 kernel_initializer=_clone(kernel_initializer),
                 bias_initializer=_clone(bias_initializer),
                 dtype=dtype,
-                name=f"block_{i}",
+                name=name,
             )
-            for i, block_rate in enumerate(rates)
-        ]
+
         output_norm = keras.layers.LayerNormalization(
             epsilon=epsilon, dtype=dtype, name="output_norm"
         )
-
-        # === Functional Model ===
-        images = keras.Input(image_shape, name="images")
-        x = patch_embedding(images)  # (b, n, d)
-        for block in blocks:
-            x = block(x)
         super().__init__(
-            inputs=images, outputs=output_norm(x), dtype=dtype, **kwargs
+            image_shape,
+            patch_size,
+            num_layers,
+            hidden_dim,
+            make_block,
+            output_norm,
+            drop_path_rate,
+            drop_path_schedule,
+            data_format,
+            dtype,
+            **kwargs,
         )
 
         # === Config ===
-        self.patch_embedding = patch_embedding
-        self.blocks = blocks
-        self.output_norm = output_norm
-        self.grid_shape = grid_shape
-        self.image_shape = image_shape
-        self.patch_size = patch_size
-        self.num_layers = num_layers
-        self.hidden_dim = hidden_dim
-        self.intermediate_dim = blocks[0].intermediate_dim
-        self.attention_dim = blocks[0].attention_dim
-        self.drop_path_rate = drop_path_rate
-        self.drop_path_schedule = drop_path_schedule
+        block = self.blocks[0]
+        self.attention_dim = block.attention_dim
         self.gate = gate
-        self.num_heads = blocks[0].gating_unit.num_heads
-        self.toeplitz = blocks[0].gating_unit.toeplitz
-        self.epsilon = blocks[0].epsilon
-        self.gate_epsilon = blocks[0].gating_unit.epsilon
-        self.data_format = "channels_last"
+        self.num_heads = block.gating_unit.num_heads
+        self.toeplitz = block.gating_unit.toeplitz
+        self.epsilon = block.epsilon
+        self.gate_epsilon = block.gating_unit.epsilon
 
     def get_config(self):
         config = super().get_config()
         block = self.blocks[0].get_config()
         config.update(
             {
-                "image_shape": self.image_shape,
-                "patch_size": self.patch_size,
-                "num_layers": self.num_layers,
-                "hidden_dim": self.hidden_dim,
-                "intermediate_dim": self.intermediate_dim,
                 "attention_dim": self.attention_dim,
-                "drop_path_rate": self.drop_path_rate,
-                "drop_path_schedule": self.drop_path_schedule,
                 "gate": self.gate,
                 "num_heads": self.num_heads,
                 "toeplitz": self.toeplitz,
-                "activation": block["activation"],
                 "epsilon": self.epsilon,
                 "gate_epsilon": self.gate_epsilon,
-                "data_format": self.data_format,
                 "kernel_initializer": block["kernel_initializer"],
                 "bias_initializer": block["bias_initializer"],
             }

@@ -2,20 +2,13 @@
 
 import keras
 
-from mlp_mixers.arguments import drop_rate
-from mlp_mixers.arguments import pair
-from mlp_mixers.arguments import positive_integer
 from mlp_mixers.layers import MixerBlock
-from mlp_mixers.layers import PatchEmbedding
-from mlp_mixers.layers.patch_embedding import check_data_format
-from mlp_mixers.layers.patch_embedding import patch_grid
-from mlp_mixers.models.backbone import Backbone
-from mlp_mixers.models.drop_path import drop_path_rates
+from mlp_mixers.models.image_backbone import ImageBackbone
 from mlp_mixers.models.image_classifier import ImageClassifier
 
 
 @keras.saving.register_keras_serializable(package="mlp_mixers")
-class MixerBackbone(Backbone):
+class MixerBackbone(ImageBackbone):
     """MLP-Mixer backbone: patches, a stack of Mixer blocks, a normalisation.
 
     No position embedding: the MLPs over tokens know every token by its place,
@@ -81,80 +74,45 @@ class MixerBackbone(Backbone):
         dtype=None,
         **kwargs,
     ):
-        check_data_format(data_format)
-        patch_size = pair(patch_size, "patch_size")
-        grid_shape = patch_grid(image_shape, patch_size)
-        image_shape = tuple(int(size) for size in image_shape)
-        hidden_dim = positive_integer(hidden_dim, "hidden_dim")
-        drop_path_rate = drop_rate(drop_path_rate, "drop_path_rate")
-        num_layers = positive_integer(num_layers, "num_layers")
-        rates = drop_path_rates(drop_path_rate, num_layers, drop_path_schedule)
-
         # === Layers ===
-        patch_embedding = PatchEmbedding(
-            hidden_dim,
-            patch_size,
-            data_format="channels_last",
-            dtype=dtype,
-            name="patch_embedding",
-        )
-        blocks = [
-            MixerBlock(
+        def make_block(rate, name):
+            return MixerBlock(
                 token_intermediate_dim,
                 intermediate_dim,
-                drop_path_rate=block_rate,
+                drop_path_rate=rate,
                 activation=activation,
                 epsilon=epsilon,
                 dtype=dtype,
-                name=f"block_{i}",
+                name=name,
             )
-            for i, block_rate in enumerate(rates)
-        ]
+
         output_norm = keras.layers.LayerNormalization(
             epsilon=epsilon, dtype=dtype, name="output_norm"
         )
-
-        # === Functional Model ===
-        images = keras.Input(image_shape, name="images")
-        x = patch_embedding(images)  # (b, n, d)
-        for block in blocks:
-            x = block(x)
         super().__init__(
-            inputs=images, outputs=output_norm(x), dtype=dtype, **kwargs
+            image_shape,
+            patch_size,
+            num_layers,
+            hidden_dim,
+            make_block,
+            output_norm,
+            drop_path_rate,
+            drop_path_schedule,
+            data_format,
+            dtype,
+            **kwargs,
         )
 
         # === Config ===
-        self.patch_embedding = patch_embedding
-        self.blocks = blocks
-        self.output_norm = output_norm
-        self.grid_shape = grid_shape
-        self.image_shape = image_shape
-        self.patch_size = patch_size
-        self.num_layers = num_layers
-        self.hidden_dim = hidden_dim
-        self.token_intermediate_dim = blocks[0].token_intermediate_dim
-        self.intermediate_dim = blocks[0].intermediate_dim
-        self.drop_path_rate = drop_path_rate
-        self.drop_path_schedule = drop_path_schedule
-        self.activation = blocks[0].activation
-        self.epsilon = blocks[0].epsilon
-        self.data_format = "channels_last"
+        self.token_intermediate_dim = self.blocks[0].token_intermediate_dim
+        self.epsilon = self.blocks[0].epsilon
 
     def get_config(self):
         config = super().get_config()
         config.update(
             {
-                "image_shape": self.image_shape,
-                "patch_size": self.patch_size,
-                "num_layers": self.num_layers,
-                "hidden_dim": self.hidden_dim,
                 "token_intermediate_dim": self.token_intermediate_dim,
-                "intermediate_dim": self.intermediate_dim,
-                "drop_path_rate": self.drop_path_rate,
-                "drop_path_schedule": self.drop_path_schedule,
-                "activation": keras.activations.serialize(self.activation),
                 "epsilon": self.epsilon,
-                "data_format": self.data_format,
             }
         )
         return config

@@ -2,21 +2,15 @@
 
 import keras
 
-from mlp_mixers.arguments import drop_rate
-from mlp_mixers.arguments import pair
 from mlp_mixers.arguments import positive_integer
 from mlp_mixers.layers import Affine
-from mlp_mixers.layers import PatchEmbedding
 from mlp_mixers.layers import ResMLPBlock
-from mlp_mixers.layers.patch_embedding import check_data_format
-from mlp_mixers.layers.patch_embedding import patch_grid
-from mlp_mixers.models.backbone import Backbone
-from mlp_mixers.models.drop_path import drop_path_rates
+from mlp_mixers.models.image_backbone import ImageBackbone
 from mlp_mixers.models.image_classifier import ImageClassifier
 
 
 @keras.saving.register_keras_serializable(package="mlp_mixers")
-class ResMLPBackbone(Backbone):
+class ResMLPBackbone(ImageBackbone):
     """ResMLP backbone: patches, a stack of ResMLP blocks, an affine map.
 
     No position embedding: the spatial weights know every token by its place,
@@ -81,81 +75,43 @@ class ResMLPBackbone(Backbone):
         dtype=None,
         **kwargs,
     ):
-        check_data_format(data_format)
-        patch_size = pair(patch_size, "patch_size")
-        grid_shape = patch_grid(image_shape, patch_size)
-        image_shape = tuple(int(size) for size in image_shape)
-        hidden_dim = positive_integer(hidden_dim, "hidden_dim")
-        drop_path_rate = drop_rate(drop_path_rate, "drop_path_rate")
-        num_layers = positive_integer(num_layers, "num_layers")
-        rates = drop_path_rates(drop_path_rate, num_layers, drop_path_schedule)
         scale = layer_scale_init
         if scale is None:
-            scale = layer_scale_for(num_layers)
+            scale = layer_scale_for(positive_integer(num_layers, "num_layers"))
 
         # === Layers ===
-        patch_embedding = PatchEmbedding(
-            hidden_dim,
-            patch_size,
-            data_format="channels_last",
-            dtype=dtype,
-            name="patch_embedding",
-        )
-        blocks = [
-            ResMLPBlock(
+        def make_block(rate, name):
+            return ResMLPBlock(
                 intermediate_dim,
-                drop_path_rate=block_rate,
+                drop_path_rate=rate,
                 layer_scale_init=scale,
                 activation=activation,
                 dtype=dtype,
-                name=f"block_{i}",
+                name=name,
             )
-            for i, block_rate in enumerate(rates)
-        ]
-        output_norm = Affine(dtype=dtype, name="output_norm")
 
-        # === Functional Model ===
-        images = keras.Input(image_shape, name="images")
-        x = patch_embedding(images)  # (b, n, d)
-        for block in blocks:
-            x = block(x)
+        output_norm = Affine(dtype=dtype, name="output_norm")
         super().__init__(
-            inputs=images, outputs=output_norm(x), dtype=dtype, **kwargs
+            image_shape,
+            patch_size,
+            num_layers,
+            hidden_dim,
+            make_block,
+            output_norm,
+            drop_path_rate,
+            drop_path_schedule,
+            data_format,
+            dtype,
+            **kwargs,
         )
 
         # === Config ===
-        self.patch_embedding = patch_embedding
-        self.blocks = blocks
-        self.output_norm = output_norm
-        self.grid_shape = grid_shape
-        self.image_shape = image_shape
-        self.patch_size = patch_size
-        self.num_layers = num_layers
-        self.hidden_dim = hidden_dim
-        self.intermediate_dim = blocks[0].intermediate_dim
-        self.drop_path_rate = drop_path_rate
-        self.drop_path_schedule = drop_path_schedule
         # As it came: with `None`, a preset of another depth starts rightly.
         self.layer_scale_init = layer_scale_init and float(layer_scale_init)
-        self.activation = blocks[0].intermediate_dense.activation
-        self.data_format = "channels_last"
 
     def get_config(self):
         config = super().get_config()
-        config.update(
-            {
-                "image_shape": self.image_shape,
-                "patch_size": self.patch_size,
-                "num_layers": self.num_layers,
-                "hidden_dim": self.hidden_dim,
-                "intermediate_dim": self.intermediate_dim,
-                "drop_path_rate": self.drop_path_rate,
-                "drop_path_schedule": self.drop_path_schedule,
-                "layer_scale_init": self.layer_scale_init,
-                "activation": keras.activations.serialize(self.activation),
-                "data_format": self.data_format,
-            }
-        )
+        config["layer_scale_init"] = self.layer_scale_init
         return config
 
 
