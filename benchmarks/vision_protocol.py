@@ -4,6 +4,7 @@ Only the standard library, since a worker may live in an environment that has
 neither Keras nor this package.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -85,11 +86,10 @@ class Worker:
         Raises:
             RuntimeError: If the worker has died, with its last words.
         """
-        try:
+        # A worker that has died shows by its empty answer below.
+        with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(question + "\n")
             self.process.stdin.flush()
-        except BrokenPipeError:
-            pass  # the empty answer below says so
         answer = self.process.stdout.readline()
         if not answer:
             with open(self.log) as log:

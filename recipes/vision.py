@@ -119,6 +119,7 @@ class Prepared:
     model: ImageClassifier
     preprocessor: data.ImagePreprocessor
     batches: vision_data.TrainingBatches
+    data_digest: str
 
 
 def prepare(config):
@@ -146,7 +147,8 @@ def prepare(config):
         optimizer(settings, len(batches)),
         loss=loss if batches.targets_are_soft else "auto",
     )
-    return Prepared(settings, split, model, preprocessor, batches)
+    digest = vision_data.digest(split)
+    return Prepared(settings, split, model, preprocessor, batches, digest)
 
 
 def run(folder, config, prepared):
@@ -180,7 +182,7 @@ def run(folder, config, prepared):
         "best_epoch": best and best[0],
         "seconds": seconds,
         "seed": config.seed,
-        "data_digest": vision_data.digest(split),
+        "data_digest": prepared.data_digest,
         "notes": split.notes,
         "versions": runs.versions(),
     }
@@ -279,7 +281,7 @@ def train(folder, config, prepared):
         len(split.class_names) if batches.targets_are_soft else None,
     )
     checkpoint = TrainingCheckpoint(
-        folder / "checkpoint", identity=identity(config, split)
+        folder / "checkpoint", identity=identity(config, prepared.data_digest)
     )
     first = checkpoint.restore(model)
     if first:
@@ -345,12 +347,12 @@ def use_averages(model):
         variable.assign(np.array(keras.ops.convert_to_numpy(variable)))
 
 
-def identity(config, split):
+def identity(config, data_digest):
     """What must be the same when a run goes on: its settings and its data."""
     settings = dataclasses.asdict(config)
     for name in ("out", "resume", "workers", "evaluate", "predict"):
         del settings[name]
-    return {**settings, "data_digest": vision_data.digest(split)}
+    return {**settings, "data_digest": data_digest}
 
 
 def _what_is_kept(folder, checkpoint):

@@ -140,9 +140,10 @@ def _from_keras(path, changes):
 
 
 def _from_checkpoint(path, preset, changes):
-    changes.setdefault("num_classes", classes_in(path))
+    trained = classes_in(path)
+    changes.setdefault("num_classes", trained)
     model = ImageClassifier.from_preset(preset, load_weights=False, **changes)
-    skip = [] if classes_in(path) == model.num_classes else ["head"]
+    skip = [] if trained == model.num_classes else ["head"]
     print(weights.load_checkpoint(model, path, skip=skip))
     return model
 

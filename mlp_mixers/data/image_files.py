@@ -55,8 +55,8 @@ def check_header(file):
         FileNotFoundError: If there is no such file.
         ValueError: If it is not an image, or larger than Pillow's limit.
     """
-    with _naming(file), _open(file):
-        pass
+    with _naming(file):
+        _open(file).close()
 
 
 def check_channels(channels):

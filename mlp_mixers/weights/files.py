@@ -130,6 +130,7 @@ def _read_npz(path):
 
 
 def _read_torch(path):
+    # PyTorch's own format, which nothing else reads safely.
     try:
         import torch
     except ImportError as error:

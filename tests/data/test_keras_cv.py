@@ -73,9 +73,11 @@ def test_no_layer_keeps_a_random_state_of_its_own(augmentation):
     """All that is random in the traced function is free of state."""
     draw(augmentation, photo(), 0)
     graph = augmentation._function.get_concrete_function().graph
-    nodes = graph.as_graph_def()
-    kinds = {node.op for node in nodes.node}
-    for function in nodes.library.function:
+    kinds = {operation.type for operation in graph.get_operations()}
+    parts = {
+        field.name: part for field, part in graph.as_graph_def().ListFields()
+    }
+    for function in parts["library"].function:
         kinds |= {node.op for node in function.node_def}
     random = {kind for kind in kinds if "Random" in kind}
     assert random
