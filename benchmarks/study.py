@@ -3,11 +3,17 @@
 A study is a plan, a list of keys, and a function that trains for one key.
 Every finished run is written to one file at once. A second call does only
 what is missing, so that an interrupted study goes on where it stopped.
+
+Small models do not fill several cores: `--jobs 2` trains two at a time, each
+in a process of its own with its share of the threads, and is faster than one
+after another with all of them.
 """
 
 import argparse
+import concurrent.futures
 import dataclasses
 import json
+import multiprocessing
 import os
 import pathlib
 import statistics
@@ -27,7 +33,8 @@ class Study:
         settings: What all runs share, as JSON; a file with others is refused.
         plan: Keys of all runs: tuples of names and numbers.
         train: Function from a key to a dictionary of results, of which
-            `seconds` and `test_accuracy` are shown on the way.
+            `seconds` and `test_accuracy` are shown on the way. With `--jobs`
+            it runs in another process: a function of a module, or a partial.
         table: Function from the list of runs to Markdown. A run is its
             results with its key under `key`.
     """
@@ -52,19 +59,23 @@ def main(study, arguments=None):
     parser.add_argument(
         "--report", action="store_true", help="only print what is there"
     )
+    parser.add_argument(
+        "--jobs", type=int, default=1, help="trainings at the same time"
+    )
     given = parser.parse_args(arguments)
     finished = read(given.out, study.settings)
     if not given.report:
-        _run_missing(study, given.out, finished)
+        _run_missing(study, given.out, finished, given.jobs)
     print(f"\n{study.table(finished)}")
 
 
-def _run_missing(study, path, finished):
+def _run_missing(study, path, finished, jobs):
     done = {tuple(run["key"]) for run in finished}
     missing = [key for key in study.plan if tuple(key) not in done]
     begin = time.perf_counter()
-    for i, key in enumerate(missing, 1):
-        finished.append({"key": list(key), **study.train(*key)})
+    results = _one_by_one if jobs == 1 else _at_the_same_time
+    for i, (key, result) in enumerate(results(study.train, missing, jobs), 1):
+        finished.append({"key": list(key), **result})
         write(path, study.settings, finished)
         run, spent = finished[-1], time.perf_counter() - begin
         left = spent / i * (len(missing) - i)
@@ -74,6 +85,28 @@ def _run_missing(study, path, finished):
             f"{run['seconds']:.0f} s, {left / 60:.0f} min left",
             flush=True,
         )
+
+
+def _one_by_one(train, keys, _):
+    for key in keys:
+        yield key, train(*key)
+
+
+def _at_the_same_time(train, keys, jobs):
+    """Pairs of key and result, in the order in which they are finished."""
+    threads = str(max(1, len(os.sched_getaffinity(0)) // jobs))
+    for name in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"):
+        os.environ.setdefault(name, threads)  # the processes inherit it
+    pool = concurrent.futures.ProcessPoolExecutor(
+        jobs, multiprocessing.get_context("spawn"), max_tasks_per_child=1
+    )
+    with pool:
+        runs_of = {pool.submit(train, *key): key for key in keys}
+        try:
+            for run in concurrent.futures.as_completed(runs_of):
+                yield runs_of[run], run.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def read(path, settings):

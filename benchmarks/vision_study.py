@@ -13,7 +13,7 @@ one recipe (`recipes.vision`, `--recipe cifar`), with three seeds each:
                     of near zero
 
     export KERAS_BACKEND=torch OMP_WAIT_POLICY=PASSIVE
-    python -m benchmarks.vision_study --data cifar10_test.npz
+    python -m benchmarks.vision_study --data cifar10_test.npz --jobs 2
     python -m benchmarks.vision_study --data cifar10_test.npz --report
 
 The data: an npz file of 32x32 colour images, cut by rows, 80% to train, 10% to
@@ -41,7 +41,7 @@ from recipes.vision_settings import Config
 from recipes.vision_settings import Training
 from recipes.vision_settings import resolve
 
-EPOCHS = 30
+EPOCHS = 20
 SEEDS = 3
 SIZES = {
     "image_shape": (32, 32, 3),
@@ -146,7 +146,7 @@ def train(split, variant, seed):
             keras.callbacks.TerminateOnNaN(),
         ],
         shuffle=False,
-        verbose=0,
+        verbose=2,
     ).history
     seconds = time.perf_counter() - begin
     scores = model.evaluate(test, verbose=0, return_dict=True)
