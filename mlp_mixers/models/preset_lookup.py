@@ -71,6 +71,13 @@ def with_subclasses(cls):
         yield from with_subclasses(subclass)
 
 
+def is_known(cls, registered_name):
+    """Whether this is the name of `cls` or of a class that derives from it."""
+    return registered_name in map(
+        keras.saving.get_registered_name, with_subclasses(cls)
+    )
+
+
 def subclass_named(cls, registered_name, preset):
     """Finds the class that a preset names, among `cls` and what derives.
 

@@ -48,7 +48,7 @@ def test_other_number_of_classes_keeps_the_backbone(saved, caplog):
     np.testing.assert_array_equal(
         features(other.backbone), features(model.backbone)
     )
-    assert "has 3 classes and 5 were asked for" in caplog.text
+    assert "has num_classes=3 and 5 was asked for" in caplog.text
     assert "random weights" in caplog.text
 
 
@@ -70,7 +70,7 @@ def test_backbone_saved_over_a_classifier_leaves_no_old_head(saved, rng):
     backbone = randomize(gmlp_nano(hidden_dim=4), rng)
     backbone.save_to_preset(folder)
     assert not (folder / "task.json").exists()
-    with pytest.raises(ValueError, match="number of classes must be given"):
+    with pytest.raises(ValueError, match="`num_classes` must be given"):
         GMLPImageClassifier.from_preset(folder)
     model = GMLPImageClassifier.from_preset(folder, num_classes=2)
     np.testing.assert_array_equal(features(model.backbone), features(backbone))
