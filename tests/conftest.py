@@ -34,8 +34,11 @@ WITHOUT_BACKEND = {
     "data": (
         *("augmentation", "digits", "image_files", "image_folder", "keras_cv"),
         *("mixing", "npz", "policies", "preprocessing", "sources", "split"),
-        "tfds",
+        *("tfds", "tokenizer", "text_sources", "sentences", "packing"),
+        *("masking", "text_encoder", "task_data", "glue", "tsv", "squad"),
+        *("span_windows", "task_sources"),
     ),
+    "training": ("task_metrics", "span_metrics"),
     "weights": ("files", "resize"),
     "": ("arguments", "docs"),
 }

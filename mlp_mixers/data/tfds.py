@@ -78,19 +78,19 @@ def load_tfds(
         )
     data_dir = None if data_dir is None else os.path.expanduser(data_dir)
     try:
-        builder = _import().builder(name, data_dir=data_dir)
+        builder = import_tfds().builder(name, data_dir=data_dir)
     # An AssertionError is what the package raises for a missing version.
     except (AssertionError, ValueError) as error:
-        raise ValueError(_not_found(name, data_dir, error)) from error
+        raise ValueError(not_found(name, data_dir, error)) from error
     # Before anything is downloaded.
     keys = _feature_keys(builder)
     if not builder.is_prepared():
-        builder = _prepare(builder, name, data_dir, reader, download)
-    splits = _splits(builder)
-    if _reader(builder, reader) == "data_source":
+        builder = prepared(builder, name, data_dir, reader, download)
+    splits = splits_of(builder)
+    if choose_reader(builder, reader) == "data_source":
         load = _from_data_source
     else:
-        _check_size(builder, splits.values(), memory_limit_gib)
+        check_size(builder, splits.values(), memory_limit_gib)
         load = _from_tf_data
     parts = {
         part: load(builder, split, keys, channels)
@@ -162,7 +162,7 @@ class RecordImages:
         )
 
 
-def _import():
+def import_tfds():
     """The package tensorflow_datasets; TensorFlow comes with it only later."""
     try:
         import tensorflow_datasets as tfds
@@ -181,7 +181,7 @@ def _import():
     return tfds
 
 
-def _prepare(builder, name, data_dir, reader, download):
+def prepared(builder, name, data_dir, reader, download):
     """Downloads and prepares; returns the builder that did."""
     if not download:
         raise ValueError(
@@ -189,7 +189,7 @@ def _prepare(builder, name, data_dir, reader, download):
             f"Prepare it:\n{_how_to_prepare(name, data_dir)}"
         )
     file_format = "tfrecord" if reader == "tf.data" else "array_record"
-    builder = _import().builder(
+    builder = import_tfds().builder(
         name, data_dir=data_dir, file_format=file_format
     )
     try:
@@ -203,9 +203,9 @@ def _prepare(builder, name, data_dir, reader, download):
     return builder
 
 
-def _not_found(name, data_dir, error):
+def not_found(name, data_dir, error):
     """What to say instead of the package's catalogue of all its data sets."""
-    tfds = _import()
+    tfds = import_tfds()
     base = name.split("/")[0].split(":")[0]
     close = difflib.get_close_matches(base, tfds.list_builders(), n=1)
     hint = f" Did you mean {close[0]!r}?" if close and close != [base] else ""
@@ -229,7 +229,7 @@ def _how_to_prepare(name, data_dir):
 
 def _feature_keys(builder):
     """Names of the features with the image and the label."""
-    tfds = _import()
+    tfds = import_tfds()
     features = builder.info.features
     named = dict(features.items()) if hasattr(features, "items") else {}
     keys = builder.info.supervised_keys
@@ -260,7 +260,7 @@ def _feature_keys(builder):
     return tuple(keys)
 
 
-def _splits(builder):
+def splits_of(builder):
     """Names of the data set's splits by part."""
     there = builder.info.splits
     splits = {
@@ -277,7 +277,7 @@ def _splits(builder):
     return splits
 
 
-def _reader(builder, reader):
+def choose_reader(builder, reader):
     """`"data_source"` or `"tf.data"`, as the files allow."""
     info = builder.info
     formats = {f.value for f in info.available_file_formats()}
@@ -316,7 +316,7 @@ def _reader(builder, reader):
     return chosen
 
 
-def _check_size(builder, splits, limit):
+def check_size(builder, splits, limit):
     """Raises a ValueError for what does not fit into memory."""
     size = sum(builder.info.splits[name].num_bytes for name in splits)
     if size > limit * GIB:
@@ -333,7 +333,7 @@ def _from_data_source(builder, split, keys, channels):
     """`(images, labels)` of a split, by random access."""
     image, label = keys
     source = builder.as_data_source(
-        split, decoders={image: _import().decode.SkipDecoding()}
+        split, decoders={image: import_tfds().decode.SkipDecoding()}
     )
     # A record is one piece: labels cannot be read without the images.
     labels = np.array([source[i][label] for i in range(len(source))], "int32")
@@ -344,7 +344,7 @@ def _from_tf_data(builder, split, keys, channels):
     """`(images, labels)` of a split, read from beginning to end."""
     # TensorFlow would take all memory of a GPU that another backend needs.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
-    tfds = _import()
+    tfds = import_tfds()
     image, label = keys
     records = builder.as_dataset(
         split=split,

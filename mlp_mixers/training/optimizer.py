@@ -1,4 +1,4 @@
-"""AdamW as the papers use it, and their learning-rate schedule."""
+"""AdamW as the papers use it, and their learning-rate schedules."""
 
 import keras
 from keras import ops
@@ -84,12 +84,7 @@ def warmup_cosine(peak, total_steps, warmup_steps=0):
     Raises:
         ValueError: If the warm-up does not end before the training.
     """
-    if not 0 <= warmup_steps < total_steps:
-        raise ValueError(
-            "The warm-up must be shorter than the training. "
-            f"Received: warmup_steps={warmup_steps}, "
-            f"total_steps={total_steps}"
-        )
+    _check_warmup(total_steps, warmup_steps)
     if warmup_steps == 0:
         return keras.optimizers.schedules.CosineDecay(peak, total_steps)
     return keras.optimizers.schedules.CosineDecay(
@@ -98,3 +93,51 @@ def warmup_cosine(peak, total_steps, warmup_steps=0):
         warmup_target=peak,
         warmup_steps=warmup_steps,
     )
+
+
+@keras.saving.register_keras_serializable(package="mlp_mixers")
+class WarmupLinear(keras.optimizers.schedules.LearningRateSchedule):
+    """Linear warm-up from 0 to `peak`, then a straight line to 0.
+
+    The schedule of BERT and of the gMLP paper's language models (Tables 8
+    and 9).
+
+    Args:
+        peak: Highest learning rate.
+        total_steps: Optimiser steps of the whole training.
+        warmup_steps: Steps of it that warm up.
+
+    Raises:
+        ValueError: If the warm-up does not end before the training.
+    """
+
+    def __init__(self, peak, total_steps, warmup_steps=0):
+        super().__init__()
+        _check_warmup(total_steps, warmup_steps)
+        self.peak = peak
+        self.total_steps = total_steps
+        self.warmup_steps = warmup_steps
+
+    def __call__(self, step):
+        step = ops.cast(step, "float32")
+        rising = step / max(self.warmup_steps, 1)
+        left = self.total_steps - self.warmup_steps
+        falling = (self.total_steps - step) / left
+        share = ops.where(step < self.warmup_steps, rising, falling)
+        return self.peak * ops.clip(share, 0.0, 1.0)
+
+    def get_config(self):
+        return {
+            "peak": self.peak,
+            "total_steps": self.total_steps,
+            "warmup_steps": self.warmup_steps,
+        }
+
+
+def _check_warmup(total_steps, warmup_steps):
+    if not 0 <= warmup_steps < total_steps:
+        raise ValueError(
+            "The warm-up must be shorter than the training. "
+            f"Received: warmup_steps={warmup_steps}, "
+            f"total_steps={total_steps}"
+        )
