@@ -8,6 +8,7 @@ that does not stand here fails `test_contracts.py`.
 import dataclasses
 
 import keras
+import numpy as np
 
 from mlp_mixers import layers
 from mlp_mixers import models
@@ -27,6 +28,8 @@ class LayerCase:
     takes_mask: bool = True
     # Whether length may be `None` in a symbolic call.
     any_length: bool = True
+    # Inputs by name that are positions of tokens.
+    positions: tuple = ()
 
     def make(self, **changes):
         return self.layer(**{**self.arguments, **changes})
@@ -43,6 +46,43 @@ class ModelCase:
     parameters: int
     # Endings of the paths of weights that cancel before the output.
     without_effect: tuple = ()
+    # Of the outputs under a mixed policy, if it is not the half one.
+    output_dtype: str | None = None
+
+    def inputs(self, batch, rng):
+        """Inputs for a batch, as the model takes them."""
+        return _normal((batch, *self.input_shape), rng)
+
+    @property
+    def declared_shape(self):
+        """What `model.output_shape` says."""
+        return (None, *self.output_shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class TextCase(ModelCase):
+    """A text model; `input_shape` is `(n,)`. Rows end in padding."""
+
+    declared: tuple = ()
+    masked: int = 0  # positions of a masked language model
+
+    def inputs(self, batch, rng):
+        (n,) = self.input_shape
+        lengths = np.linspace(n, n // 2, batch).astype(int)
+        real = np.arange(n) < lengths[:, None]
+        inputs = {
+            "token_ids": rng.integers(0, TEXT_VOCABULARY, (batch, n), "int32"),
+            "padding_mask": real.astype("int32"),
+        }
+        if self.masked:
+            inputs["mask_positions"] = rng.integers(
+                0, n // 2, (batch, self.masked), "int32"
+            )
+        return inputs
+
+    @property
+    def declared_shape(self):
+        return (None, *self.declared)
 
 
 def _sgu(name, output_dim, parameters, **arguments):
@@ -164,6 +204,18 @@ LAYER_CASES = [
         (4, 6, 3),
         (4, 5),
         (2 * 3 * 3) * 5 + 5,
+        takes_mask=False,
+        any_length=False,
+    ),
+    LayerCase(
+        "gather_tokens",
+        layers.GatherTokens,
+        {},
+        (6, 8),
+        (3, 8),
+        0,
+        extra_inputs={"positions": (3,)},
+        positions=("positions",),
         takes_mask=False,
         any_length=False,
     ),
@@ -297,8 +349,85 @@ MODEL_CASES = [
     ),
 ]
 
+TEXT_VOCABULARY = 11
+_TEXT = {
+    "vocabulary_size": TEXT_VOCABULARY,
+    "sequence_length": 6,
+    "num_layers": 2,
+    "hidden_dim": 8,
+    "intermediate_dim": 12,
+}
+
+
+def gmlp_text_nano(**changes):
+    """A gMLP text backbone of two small blocks."""
+    return models.GMLPTextBackbone(**{**_TEXT, **changes})
+
+
+_TEXT_BLOCK = (8 * 12 + 12) + (6 * 8 + 8) + 16 + (11 + 6 + 12)
+_TEXT_BACKBONE = TEXT_VOCABULARY * 8 + 2 * _TEXT_BLOCK + 16
+
+MODEL_CASES += [
+    TextCase(
+        "gmlp_text_backbone",
+        lambda **dtype: gmlp_text_nano(
+            dropout_rate=0.1, attention_dropout_rate=0.1, **dtype
+        ),
+        (6,),
+        (6, 8),
+        _TEXT_BACKBONE,
+        declared=(None, 8),
+    ),
+    TextCase(
+        "amlp_text_backbone",
+        lambda **dtype: gmlp_text_nano(
+            attention_dim=4, attention_dropout_rate=0.1, **dtype
+        ),
+        (6,),
+        (6, 8),
+        _TEXT_BACKBONE + 2 * _ATTENTION,
+        declared=(None, 8),
+    ),
+    TextCase(
+        "gmlp_masked_lm",
+        lambda **dtype: models.GMLPMaskedLM(gmlp_text_nano(**dtype)),
+        (6,),
+        (2, TEXT_VOCABULARY),
+        _TEXT_BACKBONE,
+        declared=(None, TEXT_VOCABULARY),
+        masked=2,
+    ),
+    TextCase(
+        "gmlp_text_classifier",
+        lambda **dtype: models.GMLPTextClassifier(
+            gmlp_text_nano(mask_padding=False, **dtype),
+            num_classes=3,
+            dropout_rate=0.1,
+        ),
+        (6,),
+        (3,),
+        _TEXT_BACKBONE + 8 * 3 + 3,
+        declared=(3,),
+    ),
+    TextCase(
+        "gmlp_span_predictor",
+        lambda **dtype: models.GMLPSpanPredictor(gmlp_text_nano(**dtype)),
+        (6,),
+        (2, 6),
+        _TEXT_BACKBONE + 8 * 2 + 2,
+        declared=(2, None),
+        output_dtype="float32",
+    ),
+]
+
 # Bases that are not models by themselves.
-ABSTRACT = {"Backbone", "ImageClassifier"}
+ABSTRACT = {
+    "Backbone",
+    "ImageClassifier",
+    "MaskedLM",
+    "SpanPredictor",
+    "TextClassifier",
+}
 
 
 def as_model(case, **changes):
@@ -307,7 +436,9 @@ def as_model(case, **changes):
         return case.make(**changes)
     inputs = keras.Input(case.input_shape, name="x")
     others = {
-        name: keras.Input(shape, name=name)
+        name: keras.Input(
+            shape, name=name, dtype="int32" if name in case.positions else None
+        )
         for name, shape in case.extra_inputs.items()
     }
     outputs = case.make(**changes)(inputs, **others)
@@ -317,11 +448,21 @@ def as_model(case, **changes):
 
 
 def random_inputs(case, batch, rng):
-    """Inputs for `as_model(case)`: one array, or a list if there are more."""
-    shapes = [case.input_shape]
-    shapes += getattr(case, "extra_inputs", {}).values()
-    arrays = [rng.normal(size=(batch, *s)).astype("float32") for s in shapes]
+    """Inputs for `as_model(case)`: an array, or a list or dictionary."""
+    if isinstance(case, ModelCase):
+        return case.inputs(batch, rng)
+    arrays = [_normal((batch, *case.input_shape), rng)]
+    for name, shape in case.extra_inputs.items():
+        if name in case.positions:
+            n = case.input_shape[0]
+            arrays.append(rng.integers(0, n, (batch, *shape), "int32"))
+        else:
+            arrays.append(_normal((batch, *shape), rng))
     return arrays if len(arrays) > 1 else arrays[0]
+
+
+def _normal(shape, rng):
+    return rng.normal(size=shape).astype("float32")
 
 
 def randomize(model, rng):

@@ -22,7 +22,10 @@ import numpy as np
 
 for path in sorted(pathlib.Path(sys.argv[1]).glob("*.keras")):
     saved = np.load(path.with_suffix(".npz"))
-    inputs = [saved[f"input_{i}"] for i in range(len(saved.files) - 1)]
+    names = [name for name in saved.files if name != "output"]
+    inputs = [saved[name] for name in names]
+    if "token_ids" in names:
+        inputs = [dict(zip(names, inputs))]
     model = keras.saving.load_model(path)
     outputs = model(inputs if len(inputs) > 1 else inputs[0], training=False)
     outputs = keras.ops.convert_to_numpy(outputs)
@@ -37,12 +40,11 @@ def test_saved_models_open_in_a_fresh_process(tmp_path, rng):
         model = randomize(as_model(case), rng)
         inputs = random_inputs(case, 2, rng)
         model.save(tmp_path / f"{case.name}.keras")
-        arrays = inputs if isinstance(inputs, list) else [inputs]
-        np.savez(
-            tmp_path / f"{case.name}.npz",
-            output=call(model, inputs),
-            **{f"input_{i}": array for i, array in enumerate(arrays)},
-        )
+        output = call(model, inputs)
+        if not isinstance(inputs, dict):
+            arrays = inputs if isinstance(inputs, list) else [inputs]
+            inputs = {f"input_{i}": array for i, array in enumerate(arrays)}
+        np.savez(tmp_path / f"{case.name}.npz", output=output, **inputs)
     run = subprocess.run(
         [sys.executable, "-c", RELOAD, str(tmp_path)],
         env={**os.environ, "KERAS_BACKEND": keras.backend.backend()},

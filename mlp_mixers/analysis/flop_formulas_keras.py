@@ -121,6 +121,14 @@ def _dense(layer, x):
     )
 
 
+@register_flops(keras.layers.ReversibleEmbedding)
+def _reversible_embedding(layer, x):
+    # Called in reverse it takes vectors, otherwise the ids of a sequence.
+    if len(x) > 1 and x[-1] == layer.output_dim:
+        return Cost(macs=size(x) * layer.input_dim)
+    return Cost()
+
+
 @register_flops(keras.layers.EinsumDense)
 def _einsum_dense(layer, x):
     inputs, output = layer.equation.split("->")

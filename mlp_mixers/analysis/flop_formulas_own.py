@@ -10,6 +10,7 @@ from mlp_mixers.analysis.flop_cost import register_flops
 from mlp_mixers.analysis.flop_formulas_keras import SOFTMAX
 from mlp_mixers.analysis.flop_formulas_keras import size
 from mlp_mixers.layers import Affine
+from mlp_mixers.layers import GatherTokens
 from mlp_mixers.layers import GMLPBlock
 from mlp_mixers.layers import LayerScale
 from mlp_mixers.layers import MixerBlock
@@ -24,6 +25,11 @@ from mlp_mixers.layers import TinyAttention
 @register_flops(StochasticDepth)
 def _stochastic_depth(layer, x):
     return Cost()  # passes its input through in inference
+
+
+@register_flops(GatherTokens)
+def _gather_tokens(layer, x, positions):
+    return Cost()  # moves, does not compute
 
 
 @register_flops(Affine)

@@ -2,6 +2,7 @@
 
 from mlp_mixers.layers.affine import Affine
 from mlp_mixers.layers.blocks import GMLPBlock
+from mlp_mixers.layers.gather_tokens import GatherTokens
 from mlp_mixers.layers.layer_scale import LayerScale
 from mlp_mixers.layers.mixer_block import MixerBlock
 from mlp_mixers.layers.patch_embedding import PatchEmbedding
@@ -14,6 +15,7 @@ from mlp_mixers.layers.tiny_attention import TinyAttention
 __all__ = [
     "Affine",
     "GMLPBlock",
+    "GatherTokens",
     "LayerScale",
     "MixerBlock",
     "PatchEmbedding",

@@ -45,13 +45,16 @@ class GMLPBlock(keras.layers.Layer):
         gate_epsilon: The same inside the gating unit.
         kernel_initializer: Of the spatial matrix, see `SpatialGatingUnit`.
         bias_initializer: Of the spatial bias, see `SpatialGatingUnit`.
+        dropout_rate: Dropout of the branch, before the addition. The paper
+            uses 0.1 when it finetunes language models, and none otherwise.
+        attention_dropout_rate: Dropout of the tiny attention's weights.
         **kwargs: `name`, `dtype`, `trainable` of `keras.layers.Layer`.
 
     Call arguments:
         x: Tensor of shape `(batch, n, d)`.
         mask: Padding mask of shape `(batch, n)`, true at real tokens. Padded
             tokens reach no real one; their own output has no meaning.
-        training: Whether stochastic depth drops.
+        training: Whether stochastic depth and dropout drop.
 
     Returns:
         Tensor of the shape of `x`.
@@ -88,6 +91,8 @@ class GMLPBlock(keras.layers.Layer):
         gate_epsilon=1e-5,
         kernel_initializer=None,
         bias_initializer=None,
+        dropout_rate=0.0,
+        attention_dropout_rate=0.0,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -104,6 +109,10 @@ class GMLPBlock(keras.layers.Layer):
             attention_dim, "attention_dim", optional=True
         )
         self.drop_path_rate = drop_rate(drop_path_rate, "drop_path_rate")
+        self.dropout_rate = drop_rate(dropout_rate, "dropout_rate")
+        self.attention_dropout_rate = drop_rate(
+            attention_dropout_rate, "attention_dropout_rate"
+        )
         self.epsilon = positive_number(epsilon, "epsilon")
         self.supports_masking = True
         common = {"dtype": self.dtype_policy}
@@ -134,8 +143,12 @@ class GMLPBlock(keras.layers.Layer):
             output_dim=self.gate_dim,
             attention_dim=self.attention_dim,
             causal=causal,
+            dropout_rate=self.attention_dropout_rate,
             name="attention",
             **common,
+        )
+        self.dropout = keras.layers.Dropout(
+            self.dropout_rate, name="dropout", **common
         )
         self.drop_path = StochasticDepth(
             self.drop_path_rate, name="drop_path", **common
@@ -155,6 +168,7 @@ class GMLPBlock(keras.layers.Layer):
             )
         self.input_spec = keras.InputSpec(ndim=3, axes={-1: x_shape[-1]})
         self.norm.build(x_shape)
+        self.dropout.build(x_shape)
         self.drop_path.build(x_shape)
         self.intermediate_dense.build(x_shape)
         self.gating_unit.build((*x_shape[:-1], self.intermediate_dim))
@@ -172,11 +186,14 @@ class GMLPBlock(keras.layers.Layer):
         # Padding is zero for all that follows, and itself in the sum.
         normed = per_token(self.norm, zero_padding(x, mask))
         z = per_token(self.intermediate_dense, normed)  # (b, n, e)
-        attended = self.attention(normed, mask=mask) if self.attention else None
+        attended = None
+        if self.attention:
+            attended = self.attention(normed, mask=mask, training=training)
         z = self.gating_unit(
             z, gate_residual=attended, mask=mask
         )  # (b, n, e/2)
         y = per_token(self.output_dense, z)
+        y = self.dropout(y, training=training)
         return x + self.drop_path(y, training=training)
 
     def compute_output_shape(self, x_shape):
@@ -209,6 +226,8 @@ class GMLPBlock(keras.layers.Layer):
                 ),
                 "epsilon": self.epsilon,
                 "gate_epsilon": unit["epsilon"],
+                "dropout_rate": self.dropout_rate,
+                "attention_dropout_rate": self.attention_dropout_rate,
             }
         )
         return config

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from mlp_mixers.arguments import boolean
+from mlp_mixers.arguments import drop_rate
 from mlp_mixers.arguments import positive_integer
 from mlp_mixers.ops import check_padding_mask
 from mlp_mixers.ops import masked_softmax
@@ -34,11 +35,13 @@ class TinyAttention(keras.layers.Layer):
             64 in aMLP-base and 128 in aMLP-large.
         causal: Whether a token attends to itself and earlier ones only.
         use_bias: Whether both projections have biases.
+        dropout_rate: Dropout of the attention weights, after the softmax.
         **kwargs: `name`, `dtype`, `trainable` of `keras.layers.Layer`.
 
     Call arguments:
         x: Tensor of shape `(batch, n, channels)`.
         mask: Padding mask of shape `(batch, n)`, true at real tokens.
+        training: Whether dropout drops.
 
     Returns:
         Tensor of shape `(batch, n, output_dim)`.
@@ -65,6 +68,7 @@ class TinyAttention(keras.layers.Layer):
         attention_dim=64,
         causal=False,
         use_bias=True,
+        dropout_rate=0.0,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -72,6 +76,7 @@ class TinyAttention(keras.layers.Layer):
         self.attention_dim = positive_integer(attention_dim, "attention_dim")
         self.causal = boolean(causal, "causal")
         self.use_bias = boolean(use_bias, "use_bias")
+        self.dropout_rate = drop_rate(dropout_rate, "dropout_rate")
         self.supports_masking = True
         self.qkv_dense = keras.layers.Dense(
             3 * self.attention_dim,
@@ -85,6 +90,9 @@ class TinyAttention(keras.layers.Layer):
             dtype=self.dtype_policy,
             name="output_dense",
         )
+        self.dropout = keras.layers.Dropout(
+            self.dropout_rate, dtype=self.dtype_policy, name="dropout"
+        )
 
     def build(self, x_shape):
         if len(x_shape) != 3:
@@ -95,8 +103,9 @@ class TinyAttention(keras.layers.Layer):
         self.input_spec = keras.InputSpec(ndim=3, axes={-1: x_shape[-1]})
         self.qkv_dense.build(x_shape)
         self.output_dense.build((*x_shape[:-1], self.attention_dim))
+        self.dropout.build((x_shape[0], x_shape[1], x_shape[1]))
 
-    def call(self, x, mask=None):
+    def call(self, x, mask=None, training=False):
         check_padding_mask(mask, x.shape, type(self).__name__)
         # A weight of zero is not enough: 0 · NaN is NaN.
         x = zero_padding(x, mask)
@@ -105,6 +114,7 @@ class TinyAttention(keras.layers.Layer):
             q * self.attention_dim**-0.5, ops.transpose(k, (0, 2, 1))
         )  # (b, n, m)
         weights = masked_softmax(scores, self._allowed(ops.shape(x)[1], mask))
+        weights = self.dropout(weights, training=training)
         y = self.output_dense(ops.matmul(weights, v))
         return zero_padding(y, mask)
 
@@ -130,6 +140,7 @@ class TinyAttention(keras.layers.Layer):
                 "attention_dim": self.attention_dim,
                 "causal": self.causal,
                 "use_bias": self.use_bias,
+                "dropout_rate": self.dropout_rate,
             }
         )
         return config

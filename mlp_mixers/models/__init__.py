@@ -3,19 +3,33 @@
 from mlp_mixers.models.backbone import Backbone
 from mlp_mixers.models.gmlp_image import GMLPBackbone
 from mlp_mixers.models.gmlp_image import GMLPImageClassifier
+from mlp_mixers.models.gmlp_text import GMLPMaskedLM
+from mlp_mixers.models.gmlp_text import GMLPSpanPredictor
+from mlp_mixers.models.gmlp_text import GMLPTextBackbone
+from mlp_mixers.models.gmlp_text import GMLPTextClassifier
 from mlp_mixers.models.image_classifier import ImageClassifier
+from mlp_mixers.models.masked_lm import MaskedLM
 from mlp_mixers.models.mixer import MixerBackbone
 from mlp_mixers.models.mixer import MixerImageClassifier
 from mlp_mixers.models.resmlp import ResMLPBackbone
 from mlp_mixers.models.resmlp import ResMLPImageClassifier
+from mlp_mixers.models.span_predictor import SpanPredictor
+from mlp_mixers.models.text_classifier import TextClassifier
 
 __all__ = [
     "Backbone",
     "GMLPBackbone",
     "GMLPImageClassifier",
+    "GMLPMaskedLM",
+    "GMLPSpanPredictor",
+    "GMLPTextBackbone",
+    "GMLPTextClassifier",
     "ImageClassifier",
+    "MaskedLM",
     "MixerBackbone",
     "MixerImageClassifier",
     "ResMLPBackbone",
     "ResMLPImageClassifier",
+    "SpanPredictor",
+    "TextClassifier",
 ]

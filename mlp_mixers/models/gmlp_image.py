@@ -2,7 +2,8 @@
 
 import keras
 
-from mlp_mixers.layers import GMLPBlock
+from mlp_mixers.models.gmlp_blocks import block_config
+from mlp_mixers.models.gmlp_blocks import block_maker
 from mlp_mixers.models.image_backbone import ImageBackbone
 from mlp_mixers.models.image_classifier import ImageClassifier
 
@@ -89,23 +90,19 @@ class GMLPBackbone(ImageBackbone):
         **kwargs,
     ):
         # === Layers ===
-        def make_block(rate, name):
-            return GMLPBlock(
-                intermediate_dim,
-                attention_dim=attention_dim,
-                drop_path_rate=rate,
-                gate=gate,
-                num_heads=num_heads,
-                toeplitz=toeplitz,
-                activation=activation,
-                epsilon=epsilon,
-                gate_epsilon=gate_epsilon,
-                kernel_initializer=_clone(kernel_initializer),
-                bias_initializer=_clone(bias_initializer),
-                dtype=dtype,
-                name=name,
-            )
-
+        make_block = block_maker(
+            kernel_initializer,
+            bias_initializer,
+            intermediate_dim=intermediate_dim,
+            attention_dim=attention_dim,
+            gate=gate,
+            num_heads=num_heads,
+            toeplitz=toeplitz,
+            activation=activation,
+            epsilon=epsilon,
+            gate_epsilon=gate_epsilon,
+            dtype=dtype,
+        )
         output_norm = keras.layers.LayerNormalization(
             epsilon=epsilon, dtype=dtype, name="output_norm"
         )
@@ -134,19 +131,7 @@ class GMLPBackbone(ImageBackbone):
 
     def get_config(self):
         config = super().get_config()
-        block = self.blocks[0].get_config()
-        config.update(
-            {
-                "attention_dim": self.attention_dim,
-                "gate": self.gate,
-                "num_heads": self.num_heads,
-                "toeplitz": self.toeplitz,
-                "epsilon": self.epsilon,
-                "gate_epsilon": self.gate_epsilon,
-                "kernel_initializer": block["kernel_initializer"],
-                "bias_initializer": block["bias_initializer"],
-            }
-        )
+        config.update(block_config(self.blocks[0]))
         return config
 
 
@@ -185,9 +170,3 @@ class GMLPImageClassifier(ImageClassifier):
     """
 
     backbone_cls = GMLPBackbone
-
-
-def _clone(initializer):
-    """A fresh initializer for each block: a shared one repeats its draws."""
-    initializer = keras.initializers.get(initializer)
-    return initializer and initializer.clone()

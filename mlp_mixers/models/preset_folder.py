@@ -4,11 +4,12 @@
     model.weights.h5    its weights
     task.json           the task around it, if one was saved
     task.weights.h5     the weights of the whole task
+    tokenizer.json      the vocabulary of a text task, Hugging Face's format
     metadata.json       versions, date, number of parameters
 
-The file names and their roles are KerasHub's. Nothing in a folder is
-executed: a class is looked up by its registered name, among the subclasses of
-the one that is asked.
+The file names and their roles are KerasHub's, but for the vocabulary. Nothing
+in a folder is executed: a class is looked up by its registered name, among the
+subclasses of the one that is asked.
 """
 
 import datetime
@@ -20,12 +21,14 @@ import warnings
 
 import keras
 
+from mlp_mixers.data.tokenizer import Tokenizer
 from mlp_mixers.version import __version__
 
 BACKBONE_FILE = "config.json"
 BACKBONE_WEIGHTS_FILE = "model.weights.h5"
 TASK_FILE = "task.json"
 TASK_WEIGHTS_FILE = "task.weights.h5"
+TOKENIZER_FILE = "tokenizer.json"
 METADATA_FILE = "metadata.json"
 
 
@@ -57,12 +60,16 @@ def write_preset(folder, backbone, task=None):
         if task is not None:
             _write_json(new / TASK_FILE, _describe(task))
             task.save_weights(new / TASK_WEIGHTS_FILE)
+        tokenizer = getattr(task, "tokenizer", None)
+        if tokenizer is not None:
+            tokenizer.save(new / TOKENIZER_FILE)
         backbone.save_weights(new / BACKBONE_WEIGHTS_FILE)
         written = sorted(path.name for path in new.iterdir())
         for name in written:
             os.replace(new / name, folder / name)
     # A folder that held a task must not keep it beside another backbone.
-    for name in {TASK_FILE, TASK_WEIGHTS_FILE} - set(written):
+    optional = {TASK_FILE, TASK_WEIGHTS_FILE, TOKENIZER_FILE}
+    for name in optional - set(written):
         (folder / name).unlink(missing_ok=True)
 
 
@@ -95,6 +102,16 @@ def read_description(folder, name):
         raise ValueError(f"{path} is not a preset's description.") from error
 
 
+def read_tokenizer(preset):
+    """The tokenizer in the folder of a preset, or `None`.
+
+    Raises:
+        ValueError: If its file is damaged.
+    """
+    path = pathlib.Path(preset, TOKENIZER_FILE)
+    return Tokenizer.load(path) if path.is_file() else None
+
+
 def read_weights(model, folder, name, overrides=()):
     """Loads a weights file of `folder` into `model`.
 
@@ -124,8 +141,9 @@ def read_weights(model, folder, name, overrides=()):
 
 
 def _describe(model):
-    # A task names its backbone in config.json, once.
-    config = {k: v for k, v in model.get_config().items() if k != "backbone"}
+    # What has a file of its own is not written twice.
+    elsewhere = ("backbone", "tokenizer")
+    config = {k: v for k, v in model.get_config().items() if k not in elsewhere}
     return {
         "module": type(model).__module__,
         "class_name": type(model).__name__,

@@ -28,6 +28,14 @@ _RESMLP_224 = {
     "intermediate_dim": 1536,
 }
 _DIGITS = {"image_shape": (8, 8, 1), "patch_size": 2, "num_layers": 4}
+_EN = {"vocabulary_size": 32_000, "sequence_length": 512}
+_EN_NANO = {
+    "vocabulary_size": 8_000,
+    "sequence_length": 128,
+    "num_layers": 6,
+    "hidden_dim": 128,
+    "intermediate_dim": 768,
+}
 _CIFAR = {"image_shape": (32, 32, 3), "patch_size": 4, "hidden_dim": 96}
 
 PRESETS = {
@@ -161,5 +169,84 @@ PRESETS = {
         "parameters": 715_392,
         "weights": None,
         "config": {**_CIFAR, "num_layers": 9, "intermediate_dim": 384},
+    },
+    # Pay Attention to MLPs, Table 5. A masked language model has no more
+    # parameters than its backbone: the embedding is the output too.
+    "gmlp_base_en": {
+        "class_name": "GMLPTextBackbone",
+        "description": "gMLP-base, 48 layers, 512 tokens of 32,000.",
+        "parameters": 130_073_552,
+        "weights": None,
+        "config": {
+            **_EN,
+            "num_layers": 48,
+            "hidden_dim": 512,
+            "intermediate_dim": 3072,
+        },
+    },
+    "amlp_base_en": {
+        "class_name": "GMLPTextBackbone",
+        "description": "aMLP-base, 36 layers, 512 tokens of 32,000.",
+        "parameters": 108_791_516,
+        "weights": None,
+        "config": {
+            **_EN,
+            "num_layers": 36,
+            "hidden_dim": 512,
+            "intermediate_dim": 3072,
+            "attention_dim": 64,
+        },
+    },
+    "gmlp_large_en": {
+        "class_name": "GMLPTextBackbone",
+        "description": "gMLP-large, 96 layers, 512 tokens of 32,000.",
+        "parameters": 365_274_528,
+        "weights": None,
+        "config": {
+            **_EN,
+            "num_layers": 96,
+            "hidden_dim": 768,
+            "intermediate_dim": 3072,
+        },
+    },
+    "amlp_large_en": {
+        "class_name": "GMLPTextBackbone",
+        "description": "aMLP-large, 72 layers, 512 tokens of 32,000.",
+        "parameters": 315_627_960,
+        "weights": None,
+        "config": {
+            **_EN,
+            "num_layers": 72,
+            "hidden_dim": 768,
+            "intermediate_dim": 3072,
+            "attention_dim": 128,
+        },
+    },
+    "gmlp_xlarge_en": {
+        "class_name": "GMLPTextBackbone",
+        "description": "gMLP-xlarge, 144 layers, 512 tokens of 32,000.",
+        "parameters": 940_582_768,
+        "weights": None,
+        "config": {
+            **_EN,
+            "num_layers": 144,
+            "hidden_dim": 1024,
+            "intermediate_dim": 4096,
+        },
+    },
+    # Ours, for a laptop.
+    "gmlp_nano_en": {
+        "class_name": "GMLPTextBackbone",
+        "description": "6 blocks of width 128 on 128 tokens of 8,000.",
+        "parameters": 1_922_810,
+        "weights": None,
+        "config": {**_EN_NANO},
+    },
+    "amlp_nano_en": {
+        "class_name": "GMLPTextBackbone",
+        "description": "The same with tiny attention of width 32.",
+        "parameters": 2_073_146,
+        "weights": None,
+        "config": {**_EN_NANO, "attention_dim": 32},
     },
 }

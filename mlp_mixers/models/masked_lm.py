@@ -1,0 +1,217 @@
+"""What all masked language models share."""
+
+import dataclasses
+
+import keras
+import numpy as np
+from keras import ops
+
+from mlp_mixers.data.batches import FollowEpochs
+from mlp_mixers.data.masked_batches import MaskedLMBatches
+from mlp_mixers.data.packing import pack_documents
+from mlp_mixers.data.text_encoder import TextEncoder
+from mlp_mixers.data.text_encoder import is_text
+from mlp_mixers.layers.gather_tokens import GatherTokens
+from mlp_mixers.models.text_task import TextTask
+from mlp_mixers.training.metrics import Perplexity
+from mlp_mixers.training.optimizer import AdamW
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """A token for a masked place.
+
+    Attributes:
+        token: The token, with the space that belongs to it.
+        token_id: Its number.
+        probability: What the model gives it.
+        text: The text with the token in the place.
+    """
+
+    token: str
+    token_id: int
+    probability: float
+    text: str
+
+
+class MaskedLM(TextTask):
+    """Base of the masked language models.
+
+    The features of the masked tokens, times the embedding: `h · Eᵀ`.
+
+    Args:
+        backbone: A backbone with a `token_embedding` that can be called in
+            reverse (`keras.layers.ReversibleEmbedding`).
+        tokenizer: A `mlp_mixers.data.Tokenizer`, for text as input.
+        dtype: Of the head; the backbone's own if `None`.
+        trainable: Whether anything is trained.
+        **kwargs: `name` of `keras.Model`.
+    """
+
+    def __init__(
+        self,
+        backbone,
+        tokenizer=None,
+        dtype=None,
+        trainable=True,
+        **kwargs,
+    ):
+        self.check_backbone(backbone, kwargs)
+        dtype = keras.dtype_policies.get(dtype or backbone.dtype_policy)
+
+        # === Layers ===
+        gather = GatherTokens(dtype=dtype, name="gather_tokens")
+
+        # === Functional Model ===
+        inputs = dict(backbone.input)
+        mask_positions = keras.Input(
+            (None,), dtype="int32", name="mask_positions"
+        )
+        x = gather(backbone(inputs), mask_positions)  # (b, p, d)
+        logits = backbone.token_embedding(x, reverse=True)  # (b, p, V)
+        super().__init__(
+            inputs={**inputs, "mask_positions": mask_positions},
+            outputs=logits,
+            **kwargs,
+        )
+
+        # === Config ===
+        self.keep(backbone, dtype, trainable)
+        self.keep_tokenizer(tokenizer, backbone)
+        self.gather_tokens = gather
+
+    def default_optimizer(self):
+        """AdamW at 1e-3 with decay 0.01, biases and norms spared."""
+        return AdamW(learning_rate=1e-3, weight_decay=0.01, epsilon=1e-6)
+
+    def default_loss(self):
+        """Σ w·ce / Σ w over the masked positions, w from `mask_weights`."""
+        return keras.losses.SparseCategoricalCrossentropy(
+            from_logits=True, reduction="mean_with_sample_weight"
+        )
+
+    def default_metrics(self):
+        """Masked perplexity and accuracy."""
+        return {
+            "weighted_metrics": [
+                Perplexity(),
+                keras.metrics.SparseCategoricalAccuracy(name="accuracy"),
+            ]
+        }
+
+    def fit(self, x=None, y=None, *args, **kwargs):
+        """As `keras.Model.fit`; `x` may be a list of documents.
+
+        Documents are packed to the backbone's `sequence_length` and 15% of
+        their tokens are masked, afresh in every epoch. For another share, or
+        for whole words, make `mlp_mixers.data.MaskedLMBatches` yourself.
+        """
+        if is_text(x):
+            # Keras draws this one from what `set_random_seed` has set.
+            seed = ops.convert_to_numpy(keras.random.SeedGenerator().state)
+            x = self._batches(x, kwargs, int(seed[0]))
+            kwargs["callbacks"] = [
+                *(kwargs.get("callbacks") or ()),
+                FollowEpochs(x),
+            ]
+        validation = kwargs.get("validation_data")
+        if is_text(validation):
+            kwargs["validation_data"] = self._batches(validation, kwargs)
+        if isinstance(x, MaskedLMBatches):
+            kwargs = {"shuffle": False, **kwargs}  # they are shuffled
+            kwargs.pop("batch_size", None)
+        return super().fit(x, y, *args, **kwargs)
+
+    def evaluate(self, x=None, y=None, *args, **kwargs):
+        """As `keras.Model.evaluate`; `x` may be a list of documents.
+
+        They are masked the same in every call.
+        """
+        if is_text(x):
+            x = self._batches(x, kwargs)
+            kwargs.pop("batch_size", None)
+        return super().evaluate(x, y, *args, **kwargs)
+
+    def _batches(self, texts, kwargs, seed=None):
+        """Batches of documents; masked the same for ever without a seed."""
+        length = self.backbone.sequence_length
+        return MaskedLMBatches(
+            pack_documents(texts, self.tokenizer, length),
+            self.tokenizer,
+            batch_size=kwargs.get("batch_size") or 32,
+            seed=seed or 0,
+            fixed=seed is None,
+            shuffle=seed is not None,
+        )
+
+    def predict(self, x, *args, **kwargs):
+        """As `keras.Model.predict`; `x` may be texts with `<mask>` in them.
+
+        Returns:
+            Logits `(texts, most masks in a text, V)`.
+        """
+        if is_text(x):
+            x, _ = self._encoder().with_masks(x)
+        return super().predict(x, *args, **kwargs)
+
+    def fill_mask(self, text, top_k=5):
+        """The most probable tokens for each `<mask>` in a text.
+
+        Args:
+            text: String with `<mask>` in it, or a list of such strings.
+            top_k: How many tokens.
+
+        Returns:
+            List of `Candidate`s, the most probable first; a list of such
+            lists if the text has several masks, which are filled
+            independently; a list of all that for a list of texts.
+
+        Raises:
+            ValueError: If there is no tokenizer, a text has no mask, or is
+                longer than the model reads.
+        """
+        texts = [text] if isinstance(text, str) else list(text)
+        inputs, counts = self._encoder().with_masks(texts)
+        logits = keras.Model.predict(self, inputs, verbose=0)
+        answers = []
+        for i, count in enumerate(counts):
+            per_mask = [
+                self._candidates(inputs, i, slot, logits[i, slot], top_k)
+                for slot in range(count)
+            ]
+            answers.append(per_mask[0] if count == 1 else per_mask)
+        return answers[0] if isinstance(text, str) else answers
+
+    def _encoder(self):
+        return TextEncoder(self.tokenizer, self.backbone.sequence_length)
+
+    def _candidates(self, inputs, row, slot, logits, top_k):
+        # The backbone may have more rows than the tokenizer has tokens.
+        logits = np.array(logits[: self.tokenizer.vocabulary_size], "float32")
+        logits[self.tokenizer.special_ids] = -np.inf
+        probabilities = ops.convert_to_numpy(ops.softmax(logits))
+        ids = np.array(inputs["token_ids"][row])
+        ids = ids[inputs["padding_mask"][row]]
+        best = np.argsort(-probabilities, kind="stable")[:top_k]
+        candidates = []
+        for token_id in best:
+            filled = ids.copy()
+            filled[inputs["mask_positions"][row, slot]] = token_id
+            candidates.append(
+                Candidate(
+                    self.tokenizer.token(token_id),
+                    int(token_id),
+                    float(probabilities[token_id]),
+                    self._readable(filled),
+                )
+            )
+        return candidates
+
+    def _readable(self, ids):
+        """The text of ids, `<mask>` where one is left."""
+        ids = ids[1:-1]  # without <cls> and <sep>
+        parts, mask = [], self.tokenizer.mask_id
+        edges = [-1, *np.flatnonzero(ids == mask), len(ids)]
+        for begin, end in zip(edges[:-1], edges[1:]):
+            parts.append(self.tokenizer.decode(ids[begin + 1 : end]))
+        return " <mask>".join(parts).lstrip(" ")
