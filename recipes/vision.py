@@ -15,13 +15,8 @@ run takes a minute or two on two CPU cores; `docs/results.md` has its accuracy.
 """
 
 import dataclasses
-import pathlib
 import shutil
-import sys
 import time
-from typing import Annotated
-
-import tyro
 
 import mlp_mixers  # noqa: F401 - first, so that it can choose a backend
 
@@ -33,9 +28,10 @@ from mlp_mixers import data
 from mlp_mixers.models import ImageClassifier
 from mlp_mixers.models import MixerBackbone
 from mlp_mixers.training import AdamW
-from mlp_mixers.training import ProgressBar
 from mlp_mixers.training import TrainingCheckpoint
 from mlp_mixers.training import warmup_cosine
+from recipes import command
+from recipes import fitting
 from recipes import runs
 from recipes import vision_data
 from recipes import vision_models
@@ -87,26 +83,15 @@ def resume(config):
     Raises:
         ValueError: If the folder holds no run, or other settings are given.
     """
-    folder = pathlib.Path(config.resume).expanduser()
-    if dataclasses.replace(config, resume=None) != Config():
-        raise ValueError(
-            "A run goes on with its own settings: give --resume alone. "
-            "(For other settings, start a new run, with --from if you like.)"
-        )
-    if not (folder / "config.json").is_file():
-        raise ValueError(
-            "There is no run to go on with in this folder: it has no "
-            f"config.json. Received: --resume {folder}"
-        )
-    if (folder / "results.json").exists():
-        print(f"The run in {folder} has finished.")
-        results = runs.read(
-            folder / "results.json",
-            ("test_accuracy", "test_loss", "epochs", "seconds"),
-        )
+    folder, record, results = command.run_to_resume(
+        config,
+        dataclasses.replace(config, resume=None) == Config(),
+        ("test_accuracy", "test_loss", "epochs", "seconds"),
+    )
+    if results is not None:
         report(folder, results)
         return results
-    config = from_record(runs.read(folder / "config.json"))
+    config = from_record(record)
     return run(folder, config, prepare(config))
 
 
@@ -283,53 +268,22 @@ def train(folder, config, prepared):
     checkpoint = TrainingCheckpoint(
         folder / "checkpoint", identity=identity(config, prepared.data_digest)
     )
-    first = checkpoint.restore(model)
-    if first:
-        print(f"Going on after epoch {first} of {settings.epochs}.")
-    bar = ProgressBar()
     averages = [keras.callbacks.SwapEMAWeights()] if settings.ema else []
     watch = vision_data.InputWatch(batches)
-    try:
-        if first < settings.epochs:
-            model.fit(
-                batches,
-                epochs=settings.epochs,
-                initial_epoch=first,
-                validation_data=validation,
-                callbacks=[
-                    data.FollowEpochs(batches),
-                    bar,
-                    keras.callbacks.TerminateOnNaN(),
-                    *averages,
-                    checkpoint,
-                    watch,
-                ],
-                shuffle=False,  # the batches are shuffled, by our seed
-                verbose=0,
-            )
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(_how_to_go_on(folder, checkpoint)) from None
-    except Exception as error:
-        # JAX may stumble over what an interruption left behind.
-        if isinstance(error.__context__, KeyboardInterrupt):
-            message = _how_to_go_on(folder, checkpoint)
-            raise KeyboardInterrupt(message) from None
-        # Of what went wrong with an image, TensorFlow leaves a text only.
-        raise batches.error or error from None
-    finally:
-        bar.close()
-        batches.close()
-    if checkpoint.epochs_done < settings.epochs:
-        raise FloatingPointError(
-            "The loss became NaN or infinite in epoch "
-            f"{checkpoint.epochs_done + 1}. Lower the learning rate, lengthen "
-            "the warm-up or clip gradients harder. "
-            + _what_is_kept(folder, checkpoint)
-        )
+    fitting.fit(
+        model,
+        batches,
+        validation,
+        settings.epochs,
+        checkpoint,
+        "vision",
+        before=averages,
+        after=[watch],
+    )
     watch.report()
     if settings.ema:
         use_averages(model)
-    best = checkpoint.best_epoch and (checkpoint.best_epoch, checkpoint.best)
+    best = fitting.best_of(checkpoint)
     if config.keep == "best":
         checkpoint.load_best(model)
     return checkpoint.history, best
@@ -353,20 +307,6 @@ def identity(config, data_digest):
     for name in ("out", "resume", "workers", "evaluate", "predict"):
         del settings[name]
     return {**settings, "data_digest": data_digest}
-
-
-def _what_is_kept(folder, checkpoint):
-    if not checkpoint.epochs_done:
-        return "No epoch had ended, so there is no model."
-    return (
-        f"The weights after epoch {checkpoint.epochs_done} are kept in "
-        f"{folder / 'checkpoint'}."
-    )
-
-
-def _how_to_go_on(folder, checkpoint):
-    how = f"Go on with: python -m recipes.vision --resume {folder}"
-    return f"Interrupted. {_what_is_kept(folder, checkpoint)} {how}"
 
 
 def save(folder, model, preprocessor, history, results):
@@ -488,21 +428,8 @@ def predict(config):
 
 
 def cli():
-    """Reads the command line and runs; bad settings end in one line."""
-    config = tyro.cli(
-        Annotated[Config, tyro.conf.OmitArgPrefixes],
-        description=__doc__,
-        prog="python -m recipes.vision",
-    )
-    try:
-        main(config)
-    except MemoryError as error:
-        sys.exit(f"error: There is not enough memory. {error}")
-    except (ValueError, FloatingPointError, OSError, ImportError) as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt as error:
-        print(str(error) or "Interrupted.", file=sys.stderr)
-        sys.exit(130)
+    """The command line."""
+    command.run(main, Config, __doc__, "vision")
 
 
 if __name__ == "__main__":

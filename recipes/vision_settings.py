@@ -12,6 +12,7 @@ from typing import Literal
 import tyro
 
 from mlp_mixers.data.split import WAYS
+from recipes.checks import check_ranges
 
 Gate = Literal["linear", "additive", "multiplicative", "split"]
 Policy = Literal["none", "autoaugment", "randaugment", "keras_cv"]
@@ -208,37 +209,16 @@ def resolve(training):
         if value is not None
     }
     resolved = Training(**{**RECIPES[training.recipe], **asked})
-    _check(resolved)
+    check_ranges(
+        resolved,
+        positive=("epochs", "batch_size", "learning_rate", "epsilon"),
+        not_negative=(
+            *("weight_decay", "clip_norm", "max_shift", "mixup", "cutmix"),
+        ),
+        below_one=("warmup_fraction", "label_smoothing", "ema"),
+        share=("erase", "cutmix_rate"),
+    )
     return resolved
-
-
-def _check(training):
-    """Raises a ValueError for settings that cannot train."""
-    rules = {
-        "be positive": (
-            lambda v: v > 0,
-            ("epochs", "batch_size", "learning_rate", "epsilon"),
-        ),
-        "not be negative": (
-            lambda v: v >= 0,
-            ("weight_decay", "clip_norm", "max_shift", "mixup", "cutmix"),
-        ),
-        "lie in [0, 1)": (
-            lambda v: 0 <= v < 1,
-            ("warmup_fraction", "label_smoothing", "ema"),
-        ),
-        "lie in [0, 1]": (
-            lambda v: 0 <= v <= 1,
-            ("erase", "cutmix_rate"),
-        ),
-    }
-    for rule, (holds, names) in rules.items():
-        for name in names:
-            value = getattr(training, name)
-            if not holds(value):
-                raise ValueError(
-                    f"`{name}` must {rule}. Received: {name}={value}"
-                )
 
 
 def from_record(record):

@@ -6,6 +6,7 @@ from mlp_mixers.analysis.flop_cost import register_flops
 from mlp_mixers.analysis.flops import FlopsReport
 from mlp_mixers.analysis.flops import count_flops
 from mlp_mixers.analysis.plots import plot_history
+from mlp_mixers.analysis.plots import plot_spatial_matrices
 from mlp_mixers.analysis.plots import plot_spatial_weights
 from mlp_mixers.analysis.weights import spatial_weights
 
@@ -15,6 +16,7 @@ __all__ = [
     "Part",
     "count_flops",
     "plot_history",
+    "plot_spatial_matrices",
     "plot_spatial_weights",
     "register_flops",
     "spatial_weights",

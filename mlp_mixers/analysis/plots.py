@@ -92,6 +92,58 @@ def plot_spatial_weights(
     return _save(figure, path)
 
 
+def plot_spatial_matrices(model, blocks=None, head=0, path=None):
+    """Draws whole spatial matrices, and what they weigh by distance.
+
+    For text, whose tokens stand in a line. Above, W of some blocks: the row is
+    the token that takes, the column the token it takes from. Below, the mean
+    of W along each diagonal, over the distance j - i between the two: the
+    matrix itself, if it is Toeplitz. The paper finds its language models to
+    learn such matrices by themselves (Sec. 4.1).
+
+    Args:
+        model: A model with gating units or spatial projections.
+        blocks: Which of them to draw, as indices (negative from the end);
+            `None` draws up to six, first and last included.
+        head: Which head, where there are several.
+        path: File to save the picture to.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+
+    Raises:
+        ValueError: If a block or head does not exist.
+    """
+    weights = spatial_weights(model)
+    names = list(weights)
+    blocks = _chosen(blocks, len(names), 6, "blocks")
+    heads = weights[names[0]].shape[0]
+    if not 0 <= head < heads:
+        raise ValueError(f"The model has {heads} heads. Received: head={head}")
+    figure = Figure(figsize=(2.6 * len(blocks), 4.6), layout="constrained")
+    axes = figure.subplots(2, len(blocks), squeeze=False)
+    for above, below, block in zip(*axes, blocks):
+        w = weights[names[block]][head]
+        n = len(w)
+        limit = max(np.percentile(abs(w), 99), 1e-12)
+        above.imshow(w, cmap="RdBu_r", vmin=-limit, vmax=limit)
+        above.set(title=f"{names[block]}  ±{limit:.2g}", xticks=[], yticks=[])
+        distances = np.arange(1 - n, n)
+        below.plot(
+            distances, [np.diagonal(w, int(k)).mean() for k in distances]
+        )
+        below.axhline(0, color="0.7", lw=0.8)
+        below.set(xlabel="distance j - i")
+    axes[0, 0].set_ylabel("token i")
+    axes[1, 0].set_ylabel("mean weight")
+    figure.suptitle(
+        "Spatial weights: what token i takes from token j "
+        "(red adds, blue subtracts)",
+        fontsize=10,
+    )
+    return _save(figure, path)
+
+
 def plot_history(history, path=None):
     """Draws the learning curves of a training.
 

@@ -109,6 +109,11 @@ class MaskedLMBatches(keras.utils.PyDataset):
         self._epoch = natural_number(value, "epoch")
 
     @property
+    def num_rows(self):
+        """How many rows there are, those of a left out batch included."""
+        return len(self._make.token_ids)
+
+    @property
     def max_masked(self):
         """P, the number of places for masked tokens in a row."""
         return self._make.max_masked

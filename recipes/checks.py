@@ -1,0 +1,28 @@
+"""Ranges of settings, said in one wording."""
+
+
+def check_ranges(
+    settings, positive=(), not_negative=(), below_one=(), share=()
+):
+    """Raises a ValueError for settings that cannot train.
+
+    Args:
+        settings: Any object; attributes that are `None` are passed over.
+        positive: Names of attributes that must be above 0.
+        not_negative: Names of those that must be 0 or more.
+        below_one: Names of those in [0, 1).
+        share: Names of those in [0, 1].
+    """
+    rules = (
+        ("be positive", lambda v: v > 0, positive),
+        ("not be negative", lambda v: v >= 0, not_negative),
+        ("lie in [0, 1)", lambda v: 0 <= v < 1, below_one),
+        ("lie in [0, 1]", lambda v: 0 <= v <= 1, share),
+    )
+    for rule, holds, names in rules:
+        for name in names:
+            value = getattr(settings, name)
+            if value is not None and not holds(value):
+                raise ValueError(
+                    f"`{name}` must {rule}. Received: {name}={value}"
+                )

@@ -1,0 +1,97 @@
+"""How every recipe trains: a bar, a checkpoint an epoch, ways out in words."""
+
+import keras
+
+from mlp_mixers import data
+from mlp_mixers.training import ProgressBar
+
+
+def fit(
+    model,
+    batches,
+    validation,
+    epochs,
+    checkpoint,
+    recipe,
+    before=(),
+    after=(),
+):
+    """Fits a compiled model, from where its checkpoint left it.
+
+    Args:
+        model: A compiled model.
+        batches: What it trains on; an epoch is a function of `batches.epoch`.
+        validation: What it is validated on after every epoch.
+        epochs: Epochs of the whole training.
+        checkpoint: A `TrainingCheckpoint` in a folder of the run's folder.
+        recipe: Name of the recipe, for what is said on an interruption.
+        before: Callbacks that come before the checkpoint.
+        after: Callbacks that come after it.
+
+    Raises:
+        FloatingPointError: If the loss becomes NaN or infinite.
+        KeyboardInterrupt: If it is interrupted, with how to go on.
+    """
+    first = checkpoint.restore(model)
+    if first:
+        print(f"Going on after epoch {first} of {epochs}.")
+    bar = ProgressBar()
+    try:
+        if first < epochs:
+            model.fit(
+                batches,
+                epochs=epochs,
+                initial_epoch=first,
+                validation_data=validation,
+                callbacks=[
+                    data.FollowEpochs(batches),
+                    bar,
+                    keras.callbacks.TerminateOnNaN(),
+                    *before,
+                    checkpoint,
+                    *after,
+                ],
+                shuffle=False,  # the batches are shuffled, by our seed
+                verbose=0,
+            )
+    except KeyboardInterrupt:
+        message = _how_to_go_on(checkpoint, recipe)
+        raise KeyboardInterrupt(message) from None
+    except Exception as error:
+        # JAX may stumble over what an interruption left behind.
+        if isinstance(error.__context__, KeyboardInterrupt):
+            message = _how_to_go_on(checkpoint, recipe)
+            raise KeyboardInterrupt(message) from None
+        # Of what went wrong with a batch, TensorFlow leaves a text only.
+        raise getattr(batches, "error", None) or error from None
+    finally:
+        bar.close()
+        batches.close()
+    if checkpoint.epochs_done < epochs:
+        raise FloatingPointError(
+            "The loss became NaN or infinite in epoch "
+            f"{checkpoint.epochs_done + 1}. Lower the learning rate, lengthen "
+            f"the warm-up or clip gradients harder. {_what_is_kept(checkpoint)}"
+        )
+
+
+def best_of(checkpoint):
+    """`(epoch, value)` of the best epoch, or `None`."""
+    if not checkpoint.best_epoch:
+        return None
+    return checkpoint.best_epoch, checkpoint.best
+
+
+def _what_is_kept(checkpoint):
+    if not checkpoint.epochs_done:
+        return "No epoch had ended, so there is no model."
+    return (
+        f"The weights after epoch {checkpoint.epochs_done} are kept in "
+        f"{checkpoint.folder}."
+    )
+
+
+def _how_to_go_on(checkpoint, recipe):
+    folder = checkpoint.folder.parent
+    how = f"Go on with: python -m recipes.{recipe} --resume {folder}"
+    return f"Interrupted. {_what_is_kept(checkpoint)} {how}"

@@ -1,0 +1,223 @@
+"""What can be asked of `recipes.mlm`, and the recipes by name.
+
+A setting that is `None` is left to something else: to the recipe for how to
+train, to the preset for sizes, to the text for the vocabulary.
+"""
+
+import dataclasses
+import pathlib
+from typing import Annotated
+from typing import Literal
+
+import tyro
+
+from recipes.checks import check_ranges
+
+Gate = Literal["linear", "additive", "multiplicative", "split"]
+
+
+@dataclasses.dataclass
+class Model:
+    """Which model, and what to change in its preset (None: nothing)."""
+
+    model: Literal["gmlp", "amlp", "bert"] = "gmlp"
+    """bert is KerasHub's, with as many parameters as the gMLP of --preset."""
+    preset: str | None = None
+    """gmlp_nano_en or amlp_nano_en for a CPU; gmlp_base_en, amlp_base_en,
+    gmlp_large_en, amlp_large_en, gmlp_xlarge_en are the paper's."""
+    from_: Annotated[str | None, tyro.conf.arg(name="from")] = None
+    """Go on pretraining the model of another run (its folder, or that of a
+    preset), with its tokenizer."""
+    sequence_length: int | None = None
+    """Tokens in a row."""
+    num_layers: int | None = None
+    """Number of blocks."""
+    hidden_dim: int | None = None
+    """Width of a token."""
+    intermediate_dim: int | None = None
+    """Width inside a block (gMLP: before the gate halves it)."""
+    attention_dim: int | None = None
+    """gMLP: width of a tiny attention in every block (aMLP)."""
+    num_heads: int | None = None
+    """gMLP: spatial matrices in a block. bert: heads of the attention."""
+    gate: Gate | None = None
+    """gMLP: a gate of the paper's ablation; split is the paper's choice."""
+    toeplitz: bool | None = None
+    """gMLP: whether what passes between tokens depends on their distance."""
+    mask_padding: bool | None = None
+    """gMLP: whether padding is kept out; the paper's models learn to."""
+    dropout_rate: float | None = None
+    """Dropout; the paper has none in pretraining."""
+
+
+@dataclasses.dataclass
+class Text:
+    """Which text, and what it is cut into."""
+
+    data: str = "topics"
+    """topics (the manual inside every Python; a few minutes), text:PATH (a
+    file, .gz too, a folder of them, or several with commas), tfds:NAME."""
+    validation_fraction: float = 0.1
+    """Share of the characters that is held out, by document."""
+    separator: Literal["blank_line", "line", "file"] = "blank_line"
+    """text: what stands between documents."""
+    feature: str | None = None
+    """tfds: the name of the text in a record, where there are several."""
+    data_dir: str | None = None
+    """tfds: where its data sets are prepared."""
+    vocabulary_size: int | None = None
+    """Most tokens in the vocabulary (None: by the length of the text, 512 to
+    32,000)."""
+    tokenizer: pathlib.Path | None = None
+    """A tokenizer.json of another run, instead of training one."""
+
+
+@dataclasses.dataclass
+class Training:
+    """How to train (None: what the recipe says)."""
+
+    recipe: Literal["small", "ablation", "main"] = "small"
+    """small: a CPU in minutes. ablation and main: the gMLP paper's, Table 8
+    (128 tokens for 125,000 steps of 2,048 rows; 512, 1,000,000, 256)."""
+    epochs: int | None = None
+    """Passes over the text."""
+    steps: int | None = None
+    """Steps instead of --epochs, up to whole epochs."""
+    batch_size: int | None = None
+    """Rows in a step."""
+    learning_rate: float | None = None
+    """Highest learning rate: linear warm-up, then linear decay to zero."""
+    warmup_fraction: float | None = None
+    """Part of the training that warms up."""
+    weight_decay: float | None = None
+    """Of AdamW; biases and normalisations are spared."""
+    epsilon: float | None = None
+    """Of AdamW."""
+    clip_norm: float | None = None
+    """Largest global norm of the gradients; 0 for no limit."""
+    mask_rate: float | None = None
+    """Share of the tokens that is masked, anew in every epoch."""
+    whole_words: bool | None = None
+    """Mask all tokens of a word together."""
+
+
+RECIPES = {
+    "small": {
+        "sequence_length": None,
+        "epochs": 30,
+        "steps": None,
+        "batch_size": 32,
+        "learning_rate": 2e-3,
+        "warmup_fraction": 0.05,
+        "weight_decay": 0.01,
+        "epsilon": 1e-6,
+        "clip_norm": 1.0,
+        "mask_rate": 0.15,
+        "whole_words": False,
+    },
+}
+# Table 8 of the paper. It gives the warm-up as 10,000 steps.
+RECIPES["ablation"] = {
+    **RECIPES["small"],
+    "sequence_length": 128,
+    "epochs": None,
+    "steps": 125_000,
+    "batch_size": 2048,
+    "learning_rate": 7e-4,
+    "warmup_fraction": 0.08,
+    "clip_norm": 0.0,
+}
+RECIPES["main"] = {
+    **RECIPES["ablation"],
+    "sequence_length": 512,
+    "steps": 1_000_000,
+    "batch_size": 256,
+    "learning_rate": 1e-4,
+    "warmup_fraction": 0.01,
+}
+
+
+@dataclasses.dataclass
+class Config:
+    """Pretrain a masked language model, go on with it, measure or ask it."""
+
+    model: Model = dataclasses.field(default_factory=Model)
+    text: Text = dataclasses.field(default_factory=Text)
+    training: Training = dataclasses.field(default_factory=Training)
+    seed: int = 0
+    """Of initial weights, order and masks, and of what is held out."""
+    keep: Literal["last", "best"] = "last"
+    """Save the weights of the last epoch, or of the one with the lowest
+    perplexity on held-out text."""
+    workers: int = 1
+    """Threads that mask batches ahead; one does it in between."""
+    out: pathlib.Path = pathlib.Path("runs/mlm")
+    """Folder for the results; an existing one is kept, a number appended."""
+    resume: pathlib.Path | None = None
+    """Go on with the interrupted run in this folder, with its own settings."""
+    evaluate: str | None = None
+    """Do not train: the perplexity of this run's model on held-out text, by
+    default its own."""
+    fill: tuple[str, ...] | None = None
+    """Do not train: the likeliest tokens for each <mask> in these texts, by
+    the model of --from."""
+
+
+def resolve(config):
+    """`(Training, sequence_length or None)`, every training setting a value.
+
+    Raises:
+        ValueError: If a setting is out of range.
+    """
+    recipe = dict(RECIPES[config.training.recipe])
+    length = config.model.sequence_length or recipe.pop("sequence_length", None)
+    recipe.pop("sequence_length", None)
+    asked = {
+        name: value
+        for name, value in dataclasses.asdict(config.training).items()
+        if value is not None
+    }
+    if {"epochs", "steps"} <= set(asked):
+        raise ValueError(
+            "How long to train is said by --epochs or by --steps. Received: "
+            f"epochs={asked['epochs']}, steps={asked['steps']}"
+        )
+    for one, other in (("epochs", "steps"), ("steps", "epochs")):
+        if one in asked:
+            recipe[other] = None
+    resolved = Training(**{**recipe, **asked})
+    check_ranges(
+        resolved,
+        positive=("epochs", "steps", "batch_size", "learning_rate", "epsilon"),
+        not_negative=("weight_decay", "clip_norm"),
+        below_one=("warmup_fraction",),
+        share=("mask_rate",),
+    )
+    return resolved, length
+
+
+def from_record(record):
+    """The `Config` that a run's `config.json` was written from.
+
+    Raises:
+        ValueError: If it was written by another version of the recipe.
+    """
+    record = dict(record)
+    try:
+        text = dict(record["text"])
+        if text["tokenizer"] is not None:
+            text["tokenizer"] = pathlib.Path(text["tokenizer"])
+        return Config(
+            model=Model(**record["model"]),
+            text=Text(**text),
+            training=Training(**record["training"]),
+            seed=record["seed"],
+            keep=record["keep"],
+            workers=record["workers"],
+            out=pathlib.Path(record["out"]),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            "The run's config.json is not of this version of the recipe: "
+            f"{error}"
+        ) from error
