@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from mlp_mixers.arguments import positive_integer
 from mlp_mixers.data.batches import FollowEpochs
 from mlp_mixers.data.masked_batches import MaskedLMBatches
 from mlp_mixers.data.packing import pack_documents
@@ -170,6 +171,7 @@ class MaskedLM(TextTask):
             ValueError: If there is no tokenizer, a text has no mask, or is
                 longer than the model reads.
         """
+        top_k = positive_integer(top_k, "top_k")
         texts = [text] if isinstance(text, str) else list(text)
         inputs, counts = self._encoder().with_masks(texts)
         logits = keras.Model.predict(self, inputs, verbose=0)
@@ -192,7 +194,8 @@ class MaskedLM(TextTask):
         probabilities = ops.convert_to_numpy(ops.softmax(logits))
         ids = np.array(inputs["token_ids"][row])
         ids = ids[inputs["padding_mask"][row]]
-        best = np.argsort(-probabilities, kind="stable")[:top_k]
+        ordinary = len(logits) - len(self.tokenizer.special_ids)
+        best = np.argsort(-probabilities, kind="stable")[:ordinary][:top_k]
         candidates = []
         for token_id in best:
             filled = ids.copy()

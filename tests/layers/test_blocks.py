@@ -222,3 +222,15 @@ def test_wrong_arguments():
         GMLPBlock(E, drop_path_rate=1.5)
     with pytest.raises(ValueError, match="halves.*channels=7"):
         GMLPBlock(7).build((None, N, D))
+
+
+def test_dropout_is_of_the_branch_alone(rng):
+    x = rng.normal(size=(2, 6, 8)).astype("float32")
+    block = GMLPBlock(intermediate_dim=12, dropout_rate=0.5)
+    still = ops.convert_to_numpy(block(x)) - x
+    moving = ops.convert_to_numpy(block(x, training=True)) - x
+    dropped = abs(moving) < 1e-7
+    assert 0.2 < dropped.mean() < 0.8
+    np.testing.assert_allclose(
+        moving[~dropped], 2 * still[~dropped], rtol=1e-4, atol=1e-6
+    )

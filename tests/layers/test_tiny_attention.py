@@ -114,3 +114,18 @@ def test_wrong_widths(arguments):
 def test_wrong_rank():
     with pytest.raises(ValueError, match=r"`\(batch, n, channels\)`"):
         TinyAttention(4).build((2, 3))
+
+
+def test_dropout_drops_whole_weights_and_keeps_their_mean(rng):
+    """Values of 1 and weights that sum to 1: outputs are sums of what stays."""
+    layer = TinyAttention(output_dim=1, attention_dim=1, dropout_rate=0.5)
+    x = np.ones((1, 400, 1), "float32")
+    layer.build(x.shape)
+    layer.qkv_dense.set_weights([np.array([[0, 0, 1]]), np.zeros(3)])
+    layer.output_dense.set_weights([np.ones((1, 1)), np.zeros(1)])
+    still = ops.convert_to_numpy(layer(x, training=False))
+    np.testing.assert_allclose(still, 1, rtol=1e-5)
+    moving = ops.convert_to_numpy(layer(x, training=True))
+    # 400 weights of 1/400, each 0 or doubled: a standard deviation of 1/20.
+    assert abs(moving.mean() - 1) < 0.02
+    assert 0.03 < moving.std() < 0.07
