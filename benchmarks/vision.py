@@ -24,7 +24,10 @@ import statistics
 import sys
 import tempfile
 
-from benchmarks.vision_protocol import Worker
+from benchmarks.protocol import Worker
+from benchmarks.protocol import cpu
+from benchmarks.protocol import quiet_or_exit
+from benchmarks.protocol import worker_environment
 
 OURS = ("torch", "tensorflow", "jax")
 SIDES = (*OURS, "jax-by-hand", "timm")
@@ -37,19 +40,11 @@ TITLES = {
 }
 CLASSES = 1000
 GEMM_FLOPS = 2 * 2048**3
-# Above this load per core, other processes spoil the numbers.
-QUIET = 0.5
 
 
 def main():
     arguments = parse()
-    before = os.getloadavg()[0]
-    busy = before > QUIET * os.cpu_count()
-    if busy and not arguments.anyway:
-        sys.exit(
-            f"The load average is {before:.1f} on {os.cpu_count()} cores: "
-            "other processes are busy. Wait, or measure with --anyway."
-        )
+    before, busy = quiet_or_exit(arguments.anyway)
     sides = [s for s in arguments.sides if s != "timm" or arguments.timm_python]
     with tempfile.TemporaryDirectory() as logs:
         first = {}
@@ -97,7 +92,7 @@ def start(side, arguments, logs, optimizer="adamw"):
     """Starts the worker of a side."""
     python, module, extra = sys.executable, "benchmarks.vision_worker", []
     backend = {"jax-by-hand": "jax", "input": "torch"}.get(side, side)
-    environment = {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    environment = worker_environment(backend, arguments.threads)
     if side == "timm":
         python, module = arguments.timm_python, "benchmarks.vision_timm"
     elif side in OURS:
@@ -105,10 +100,6 @@ def start(side, arguments, logs, optimizer="adamw"):
         extra = ["--side", "model", "--jit", jit]
     else:
         extra = ["--side", "by-hand" if side == "jax-by-hand" else "input"]
-    for name in ("OMP", "MKL", "OPENBLAS"):
-        environment[f"{name}_NUM_THREADS"] = str(arguments.threads)
-    # Threads that wait actively would slow the side whose turn it is.
-    environment["OMP_WAIT_POLICY"] = "PASSIVE"
     command = [python, "-m", module, *extra]
     for name in ("preset", "batch", "threads"):
         command += [f"--{name}", str(getattr(arguments, name))]
@@ -209,14 +200,6 @@ def print_environment(arguments, results, before, busy):
     if busy:
         print("\n**The machine was busy: ratios are rough, seconds too long.**")
     print()
-
-
-def cpu():
-    with open("/proc/cpuinfo") as info:
-        for line in info:
-            if line.startswith("model name"):
-                return line.split(":")[1].strip()
-    return platform.processor() or platform.machine()
 
 
 def print_speed(results, arguments):

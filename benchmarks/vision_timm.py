@@ -7,10 +7,10 @@ import argparse
 import importlib.metadata
 import time
 
-from benchmarks.vision_protocol import peak_memory
-from benchmarks.vision_protocol import serve
-from benchmarks.vision_protocol import timed
-from benchmarks.vision_protocol import use_cores
+from benchmarks.protocol import peak_memory
+from benchmarks.protocol import serve
+from benchmarks.protocol import timed
+from benchmarks.protocol import use_cores
 
 NAMES = {
     "gmlp_tiny_224": "gmlp_ti16_224",

@@ -12,27 +12,13 @@ import time
 
 import numpy as np
 
-from benchmarks.vision_protocol import peak_memory
-from benchmarks.vision_protocol import serve
-from benchmarks.vision_protocol import timed
-from benchmarks.vision_protocol import use_cores
+from benchmarks.protocol import limit_threads
+from benchmarks.protocol import peak_memory
+from benchmarks.protocol import serve
+from benchmarks.protocol import timed
+from benchmarks.protocol import use_cores
 
 GEMM = 2048
-
-
-def limit_threads(threads):
-    """The same number of threads, however the backend is told of it."""
-    use_cores(threads)
-    backend = os.environ["KERAS_BACKEND"]
-    if backend == "tensorflow":
-        import tensorflow as tf
-
-        tf.config.threading.set_intra_op_parallelism_threads(threads)
-        tf.config.threading.set_inter_op_parallelism_threads(threads)
-    elif backend == "torch":
-        import torch
-
-        torch.set_num_threads(threads)
 
 
 def build(arguments):

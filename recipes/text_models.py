@@ -21,12 +21,14 @@ def find(name):
     path = pathlib.Path(name).expanduser()
     if (path / PRESET_FOLDER).is_dir():
         path = path / PRESET_FOLDER
-    elif (path / "checkpoint").is_dir():
-        raise ValueError(
-            f"The run in {path} has not finished: it has no model yet. Go on "
-            f"with it: --resume {path}"
-        )
-    if (path / preset_folder.BACKBONE_FILE).is_file():
+    described = path / preset_folder.BACKBONE_FILE
+    if described.is_file():
+        # A run's settings are in a file of the same name.
+        if "class_name" not in runs.read(described):
+            raise ValueError(
+                f"The run in {path} has not finished: it has no model yet. Go "
+                f"on with it: --resume {path}"
+            )
         register(path)
         return path
     hint = ""

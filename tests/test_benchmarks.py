@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-from benchmarks import vision_protocol
+from benchmarks import protocol
 
 
 def worker(side, tmp_path):
@@ -16,7 +16,7 @@ def worker(side, tmp_path):
     command += ["--threads", "1", "--classes", "10", "--optimizer", "adamw"]
     backend = "jax" if side == "by-hand" else os.environ["KERAS_BACKEND"]
     environment = {"KERAS_BACKEND": backend}
-    return vision_protocol.Worker(command, environment, tmp_path / "log")
+    return protocol.Worker(command, environment, tmp_path / "log")
 
 
 @pytest.mark.slow
@@ -96,7 +96,7 @@ def by_hand_name(path):
 @pytest.mark.slow
 def test_a_dead_worker_is_named(tmp_path):
     command = [sys.executable, "-c", "raise SystemExit('no such thing')"]
-    process = vision_protocol.Worker(command, {}, tmp_path / "log")
+    process = protocol.Worker(command, {}, tmp_path / "log")
     with pytest.raises(RuntimeError, match="no such thing"):
         process.ask("start")
     process.close()

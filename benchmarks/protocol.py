@@ -1,15 +1,19 @@
-"""How the benchmark talks to its workers: one line of JSON, one back.
+"""How a benchmark talks to its workers: one line of JSON, one back.
 
-Only the standard library, since a worker may live in an environment that has
-neither Keras nor this package.
+Only the standard library at first, since a worker may live in an environment
+that has neither Keras nor this package.
 """
 
 import contextlib
 import json
 import os
+import platform
 import subprocess
 import sys
 import time
+
+# Above this load per core, other processes spoil the numbers.
+QUIET = 0.5
 
 
 def serve(answers):
@@ -44,6 +48,21 @@ def use_cores(threads):
     """
     allowed = sorted(os.sched_getaffinity(0))[:threads]
     os.sched_setaffinity(0, allowed)
+
+
+def limit_threads(threads):
+    """The same number of threads, however the backend is told of it."""
+    use_cores(threads)
+    backend = os.environ["KERAS_BACKEND"]
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(threads)
+    elif backend == "torch":
+        import torch
+
+        torch.set_num_threads(threads)
 
 
 def peak_memory():
@@ -103,3 +122,42 @@ class Worker:
         self.process.stdin.close()
         self.process.wait()
         self.process.stdout.close()
+
+
+def quiet_or_exit(anyway):
+    """Ends the program on a busy machine, unless it shall measure anyway.
+
+    Returns:
+        `(load average, whether the machine is busy)`.
+    """
+    load = os.getloadavg()[0]
+    busy = load > QUIET * os.cpu_count()
+    if busy and not anyway:
+        sys.exit(
+            f"The load average is {load:.1f} on {os.cpu_count()} cores: "
+            "other processes are busy. Wait, or measure with --anyway."
+        )
+    return load, busy
+
+
+def worker_environment(backend, threads):
+    """Variables of a worker: its backend, its threads, how they wait."""
+    return {
+        "KERAS_BACKEND": backend,
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        # Threads that wait actively would slow the side whose turn it is.
+        "OMP_WAIT_POLICY": "PASSIVE",
+        **{
+            f"{name}_NUM_THREADS": str(threads)
+            for name in ("OMP", "MKL", "OPENBLAS")
+        },
+    }
+
+
+def cpu():
+    """Name of the processor."""
+    with open("/proc/cpuinfo") as info:
+        for line in info:
+            if line.startswith("model name"):
+                return line.split(":")[1].strip()
+    return platform.processor() or platform.machine()

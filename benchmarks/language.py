@@ -1,0 +1,234 @@
+"""What a language model costs: its head, its Toeplitz matrices, its blocks.
+
+    python -m benchmarks.language
+    python -m benchmarks.language --backends jax --repeats 15
+
+Four questions, each with its sides in processes of their own that take turns,
+one step each, on the same number of cores:
+
+    head       a training step with logits at the masked positions only, and
+               with logits everywhere: seconds and peak memory
+    toeplitz   making W of 2n - 1 values beside keeping it, and a block of
+               aMLP-base with W multiplied, kept dense, or convolved by FFT
+    bert       tokens a second of aMLP-base blocks and of KerasHub's BERT with
+               as many parameters; beside what their FLOPs would say
+    input      rows masked a second, beside what the model takes
+
+The output is the table of `docs/benchmarks.md`. Float32, CPU, Linux only.
+"""
+
+import argparse
+import datetime
+import os
+import pathlib
+import shlex
+import statistics
+import sys
+import tempfile
+
+from benchmarks import language_worker
+from benchmarks.protocol import Worker
+from benchmarks.protocol import cpu
+from benchmarks.protocol import quiet_or_exit
+from benchmarks.protocol import worker_environment
+
+BACKENDS = ("torch", "tensorflow", "jax")
+TITLES = {"torch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX"}
+QUESTIONS = {
+    "head": ("masked-head", "full-head"),
+    "toeplitz": (
+        *("toeplitz-matrix", "kept-matrix"),
+        *("toeplitz-block", "dense-block", "fft-block"),
+    ),
+    "bert": ("amlp", "bert"),
+    "input": ("masking",),
+}
+
+
+def main():
+    arguments = parse()
+    before, busy = quiet_or_exit(arguments.anyway)
+    results = {}
+    with tempfile.TemporaryDirectory() as logs:
+        for question in arguments.questions:
+            for backend in arguments.backends:
+                if question == "input" and ("input", "any") in results:
+                    continue  # no backend has a part in it
+                key = "any" if question == "input" else backend
+                results[question, key] = measure(
+                    QUESTIONS[question], backend, arguments, logs
+                )
+    print_environment(arguments, results, before, busy)
+    tables = {
+        "head": print_head,
+        "toeplitz": print_toeplitz,
+        "bert": print_bert,
+        "input": print_input,
+    }
+    for question in arguments.questions:
+        tables[question](
+            {b: r for (q, b), r in results.items() if q == question}, results
+        )
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument(
+        "--backends", nargs="*", choices=BACKENDS, default=BACKENDS
+    )
+    parser.add_argument(
+        "--questions", nargs="*", choices=QUESTIONS, default=tuple(QUESTIONS)
+    )
+    parser.add_argument(
+        "--anyway", action="store_true", help="measure on a busy machine too"
+    )
+    return parser.parse_args()
+
+
+def measure(sides, backend, arguments, logs):
+    """All sides of a question in turn.
+
+    Returns:
+        `{side: {"start": {}, "seconds": [s], "memory": MiB}}`.
+    """
+    workers, results = {}, {}
+    try:
+        for side in sides:
+            workers[side] = Worker(
+                [
+                    *(sys.executable, "-m", "benchmarks.language_worker"),
+                    *("--side", side, "--threads", str(arguments.threads)),
+                ],
+                worker_environment(backend, arguments.threads),
+                pathlib.Path(logs) / f"{backend}-{side}.log",
+            )
+            results[side] = {"start": workers[side].ask("start")}
+        for side in sides:  # compile, and settle
+            for _ in range(3):
+                workers[side].ask("step")
+            results[side]["seconds"] = []
+        for turn in range(arguments.repeats):
+            first = turn % len(sides)
+            for side in (*sides[first:], *sides[:first]):
+                results[side]["seconds"].append(workers[side].ask("step"))
+        for side in sides:
+            results[side]["memory"] = workers[side].ask("memory")
+    finally:
+        for worker in workers.values():
+            worker.close()
+    return results
+
+
+def print_environment(arguments, results, before, busy):
+    versions = {}
+    for sides in results.values():
+        for result in sides.values():
+            versions.update(result["start"]["versions"])
+    command = shlex.join(["python", "-m", "benchmarks.language", *sys.argv[1:]])
+    print(f"```bash\n{command}\n```\n")
+    print(
+        f"{datetime.date.today():%-d %B %Y}; {cpu()}, {arguments.threads} "
+        f"threads; float32; load average {before:.1f} before and "
+        f"{os.getloadavg()[0]:.1f} after; medians of {arguments.repeats}; "
+        + ", ".join(f"{name} {v}" for name, v in versions.items())
+        + ".\n"
+    )
+    if busy:
+        print("**The machine was busy: ratios are rough, seconds too long.**\n")
+
+
+def median(result):
+    return statistics.median(result["seconds"])
+
+
+def print_head(results, _):
+    print(
+        "| head | step, masked positions, s | step, everywhere, s "
+        "| peak memory, masked, MiB | everywhere, MiB | saved, GiB |"
+    )
+    print("|:--|--:|--:|--:|--:|--:|")
+    for backend, sides in results.items():
+        masked, full = sides["masked-head"], sides["full-head"]
+        saved = (full["memory"] - masked["memory"]) / 1024
+        print(
+            f"| {TITLES[backend]} | {median(masked):.2f} | {median(full):.2f} "
+            f"| {masked['memory']:.0f} | {full['memory']:.0f} | {saved:.2f} |"
+        )
+    print(
+        f"\nTwo aMLP-base blocks, V = {language_worker.VOCABULARY:,}, "
+        f"n = {language_worker.LENGTH}, batch {language_worker.BATCH}, "
+        f"{language_worker.MASKED} masked positions a row, AdamW. Memory is "
+        "the whole process's peak.\n"
+    )
+
+
+def print_toeplitz(results, _):
+    print(
+        "| W | of 2n - 1 values, ms | kept, ms | block, W multiplied, ms "
+        "| making W, share of the block | block, W kept dense, ms "
+        "| block, by FFT, ms |"
+    )
+    print("|:--|--:|--:|--:|--:|--:|--:|")
+    for backend, sides in results.items():
+        made, kept, block, dense, fft = (
+            1000 * median(sides[side]) for side in QUESTIONS["toeplitz"]
+        )
+        print(
+            f"| {TITLES[backend]} | {made:.2f} | {kept:.2f} | {block:.0f} "
+            f"| {(made - kept) / block:.1%} | {dense:.0f} | {fft:.0f} |"
+        )
+    print(
+        "\nTraining steps. The first two hold one n×n matrix and multiply it "
+        "once, element by element; their difference is what making it costs, "
+        "forward and backward.\n"
+    )
+
+
+def print_bert(results, _):
+    print(
+        "| blocks | aMLP, tokens/s | BERT, tokens/s | time, aMLP / BERT "
+        "| FLOPs, aMLP / BERT | time / FLOPs |"
+    )
+    print("|:--|--:|--:|--:|--:|--:|")
+    tokens = language_worker.BATCH * language_worker.LENGTH
+    for backend, sides in results.items():
+        amlp, bert = sides["amlp"], sides["bert"]
+        time = median(amlp) / median(bert)
+        flops = amlp["start"]["macs"] / bert["start"]["macs"]
+        print(
+            f"| {TITLES[backend]} | {tokens / median(amlp):,.0f} "
+            f"| {tokens / median(bert):,.0f} | {time:.2f} | {flops:.2f} "
+            f"| {time / flops:.2f} |"
+        )
+    sides = next(iter(results.values()))
+    sizes = [sides[s]["start"]["without_embedding"] for s in ("amlp", "bert")]
+    print(
+        f"\n{language_worker.AMLP_LAYERS} blocks of aMLP-base "
+        f"({sizes[0]:,} parameters without the embedding) and "
+        f"{language_worker.BERT_LAYERS} layers of BERT of width "
+        f"{language_worker.BERT_DIM} ({sizes[1]:,}), both with the same head "
+        "at the masked positions. FLOPs by `count_flops`.\n"
+    )
+
+
+def print_input(results, everything):
+    rows = 64 * language_worker.BATCH / median(results["any"]["masking"])
+    rates = {
+        backend: language_worker.BATCH / median(sides["amlp"])
+        for (question, backend), sides in everything.items()
+        if question == "bert"
+    }
+    fastest = max(rates.values(), default=None)
+    print("| input | rows masked/s | tokens/s | times what the model takes |")
+    print("|:--|--:|--:|--:|")
+    times = f"{rows / fastest:,.0f}" if fastest else "-"
+    print(
+        f"| one thread | {rows:,.0f} | {rows * language_worker.LENGTH:,.0f} "
+        f"| {times} |\n"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,314 @@
+"""What can be asked of `recipes.finetune`, and the recipes by name.
+
+A setting that is `None` is left to something else: to the recipe for how to
+train, to the pretrained model or the preset for sizes, to the task's files for
+what is in them.
+"""
+
+import dataclasses
+import pathlib
+from typing import Annotated
+from typing import Literal
+
+import tyro
+
+from recipes.checks import check_ranges
+from recipes.mlm_settings import Gate
+
+
+@dataclasses.dataclass
+class Model:
+    """What to start from: a pretrained model, or random weights."""
+
+    from_: Annotated[str | None, tyro.conf.arg(name="from")] = None
+    """A pretrained or finetuned model with its tokenizer: the folder of a run
+    or of a preset."""
+    freeze: bool = False
+    """Train the head alone and leave the pretrained weights as they are."""
+    model: Literal["gmlp", "amlp", "bert"] | None = None
+    """Instead of --from: random weights. bert is KerasHub's, with as many
+    parameters as the gMLP of --preset."""
+    preset: str | None = None
+    """Random weights: the sizes, gmlp_nano_en, amlp_base_en and so on."""
+    num_layers: int | None = None
+    """Random weights: number of blocks."""
+    hidden_dim: int | None = None
+    """Random weights: width of a token."""
+    intermediate_dim: int | None = None
+    """Random weights: width inside a block."""
+    attention_dim: int | None = None
+    """Random weights, gMLP: width of a tiny attention in every block."""
+    num_heads: int | None = None
+    """Random weights: spatial matrices of a gMLP's block; heads of bert."""
+    gate: Gate | None = None
+    """Random weights, gMLP: a gate of the paper's ablation."""
+    toeplitz: bool | None = None
+    """Random weights, gMLP: whether what passes between tokens depends on
+    their distance."""
+    mask_padding: bool | None = None
+    """Random weights, gMLP: whether padding is kept out."""
+    tokenizer: pathlib.Path | None = None
+    """Random weights: a tokenizer.json, or a run's folder, instead of a
+    tokenizer trained on the task's training texts."""
+    vocabulary_size: int | None = None
+    """Random weights: most tokens in that tokenizer (None: by the length of
+    the texts, 512 to 32,000)."""
+
+
+@dataclasses.dataclass
+class Data:
+    """Which task."""
+
+    task: str | None = None
+    """glue:DIR/SST-2 (the folder of a task of GLUE), tsv:TRAIN[,DEV[,TEST]],
+    squad:DIR_OR_FILE[,DEV[,TEST]], tfds:NAME (glue/sst2, ...)."""
+    sample: int | None = None
+    """Train on so many examples, every class in proportion, drawn by --seed
+    and the same for all seeds (None: on all)."""
+    validation_fraction: float = 0.1
+    """Share of the training examples that validates, where there is no
+    validation part."""
+    glue_task: str | None = None
+    """glue: the name of the task, where the folder has another."""
+    text: str | None = None
+    """tsv, tfds: the column with the text (None: sentence)."""
+    text_pair: str | None = None
+    """tsv, tfds: the column with the second text of a pair."""
+    label: str | None = None
+    """tsv, tfds: the column with the label (None: label)."""
+    identifier: str | None = None
+    """tsv: a column with names for the examples."""
+    regression: bool = False
+    """tsv: labels are numbers to predict, not names of classes."""
+    class_names: tuple[str, ...] | None = None
+    """tsv: the classes in the order wanted; f1 is that of the second."""
+    metrics: tuple[str, ...] | None = None
+    """tsv: accuracy, f1, matthews, pearson, spearman; the first one counts."""
+    squad_version: Literal["1.1", "2.0"] | None = None
+    """squad: which files, in a folder that holds both."""
+    data_dir: str | None = None
+    """tfds: where its data sets are prepared."""
+    stride: int | None = None
+    """squad: passage tokens from one window to the next (None: about half a
+    window)."""
+    max_answer_tokens: int = 30
+    """squad: the longest answer."""
+
+
+@dataclasses.dataclass
+class Training:
+    """How to train (None: what the recipe says)."""
+
+    recipe: Literal["small", "glue", "squad"] = "small"
+    """small: the nano models on a CPU. glue and squad: the gMLP paper's,
+    Table 9 (its warm-up of 1,000 steps as a share)."""
+    seeds: int | None = None
+    """Train so many times, with the seeds from --seed on, and report the
+    median and the spread."""
+    epochs: int | None = None
+    """Passes over the training examples."""
+    steps: int | None = None
+    """Steps instead of --epochs, up to whole epochs."""
+    batch_size: int | None = None
+    """Examples in a step; of spans, windows."""
+    learning_rate: float | None = None
+    """Highest learning rate: linear warm-up, then linear decay to zero. The
+    paper takes the best of 1e-5, 2e-5 and 3e-5 for its large models."""
+    warmup_fraction: float | None = None
+    """Part of the training that warms up."""
+    weight_decay: float | None = None
+    """Of AdamW; biases and normalisations are spared."""
+    epsilon: float | None = None
+    """Of AdamW."""
+    clip_norm: float | None = None
+    """Largest global norm of the gradients; 0 for no limit."""
+    max_length: int | None = None
+    """Tokens to which longer inputs are cut; of spans, tokens in a window
+    (None and no recipe's: what the model can read)."""
+    dropout_rate: float | None = None
+    """Dropout inside the model."""
+    attention_dropout_rate: float | None = None
+    """aMLP: dropout of the attention's weights."""
+    head_dropout_rate: float | None = None
+    """Dropout before the head."""
+
+
+RECIPES = {
+    "small": {
+        "seeds": 1,
+        "epochs": 5,
+        "steps": None,
+        "batch_size": 32,
+        "learning_rate": 5e-4,
+        "warmup_fraction": 0.1,
+        "weight_decay": 0.01,
+        "epsilon": 1e-6,
+        "clip_norm": 1.0,
+        "max_length": None,
+        "dropout_rate": 0.1,
+        "attention_dropout_rate": 0.1,
+        "head_dropout_rate": 0.1,
+    },
+}
+# Table 9 of the paper, and the median of five runs (Tables 5 and 6).
+RECIPES["glue"] = {
+    **RECIPES["small"],
+    "seeds": 5,
+    "learning_rate": 2e-5,
+    "clip_norm": 0.0,
+    "max_length": 128,
+}
+RECIPES["squad"] = {
+    **RECIPES["glue"],
+    "epochs": None,
+    "steps": 8_000,
+    "learning_rate": 5e-5,
+    "warmup_fraction": 0.125,
+    "max_length": 512,
+}
+
+
+@dataclasses.dataclass
+class Config:
+    """Finetune a text model for a task, go on with it, measure or ask it."""
+
+    model: Model = dataclasses.field(default_factory=Model)
+    data: Data = dataclasses.field(default_factory=Data)
+    training: Training = dataclasses.field(default_factory=Training)
+    seed: int = 0
+    """The first seed: of new weights, order and dropout. Also of the sample
+    and of what is held out, which are the same for all seeds."""
+    keep: Literal["last", "best"] = "last"
+    """Measure and save the weights of the last epoch, or of the one with the
+    best first metric in validation, whose score is flattered by that."""
+    out: pathlib.Path = pathlib.Path("runs/finetune")
+    """Folder for the results; an existing one is kept, a number appended."""
+    resume: pathlib.Path | None = None
+    """Go on with the interrupted run in this folder, with its own settings."""
+    evaluate: str | None = None
+    """Do not train: measure this run's model on --task, by default its own."""
+    predict: tuple[str, ...] | None = None
+    """Do not train: what the model of --from says about these texts; of spans,
+    these questions."""
+    predict_pair: tuple[str, ...] | None = None
+    """The second texts to those of --predict; of spans, the passages."""
+
+
+# What is asked of a model that is made with random weights.
+RANDOM_ONLY = tuple(
+    field.name
+    for field in dataclasses.fields(Model)
+    if field.name not in ("from_", "freeze")
+)
+# Shortest input: <cls> a <sep> b <sep>.
+SHORTEST = 5
+
+
+def resolve(training):
+    """A `Training` in which every setting has a value, but for `max_length`.
+
+    Raises:
+        ValueError: If a setting is out of range.
+    """
+    recipe = dict(RECIPES[training.recipe])
+    asked = {
+        name: value
+        for name, value in dataclasses.asdict(training).items()
+        if value is not None
+    }
+    if {"epochs", "steps"} <= set(asked):
+        raise ValueError(
+            "How long to train is said by --epochs or by --steps. Received: "
+            f"epochs={asked['epochs']}, steps={asked['steps']}"
+        )
+    for one, other in (("epochs", "steps"), ("steps", "epochs")):
+        if one in asked:
+            recipe[other] = None
+    resolved = Training(**{**recipe, **asked})
+    check_ranges(
+        resolved,
+        positive=(
+            *("seeds", "epochs", "steps", "batch_size"),
+            *("learning_rate", "epsilon"),
+        ),
+        not_negative=("weight_decay", "clip_norm"),
+        below_one=(
+            *("warmup_fraction", "dropout_rate"),
+            *("attention_dropout_rate", "head_dropout_rate"),
+        ),
+    )
+    if resolved.max_length is not None and resolved.max_length < SHORTEST:
+        raise ValueError(
+            f"A pair of texts needs {SHORTEST} tokens at least, with <cls> "
+            f"and two <sep>. Received: max_length={resolved.max_length}"
+        )
+    return resolved
+
+
+def check(config):
+    """Raises a ValueError for settings that do not go together."""
+    model = config.model
+    check_ranges(config, not_negative=("seed",))
+    check_ranges(config.data, positive=("sample", "stride"))
+    check_ranges(config.data, positive=("max_answer_tokens",))
+    if config.predict_pair is not None:
+        raise ValueError(
+            "--predict-pair has the second texts to those of --predict. "
+            "Received: --predict-pair without --predict"
+        )
+    if model.from_ is not None:
+        for name in RANDOM_ONLY:
+            if getattr(model, name) is not None:
+                raise ValueError(
+                    f"{model.from_} says itself which model it is, and which "
+                    f"tokenizer it has: give --from without --{dashed(name)}."
+                )
+    elif model.freeze:
+        raise ValueError(
+            "--freeze trains the head alone, which needs a trained model "
+            "below it: name one with --from."
+        )
+    elif model.model is None and model.preset is None:
+        raise ValueError(
+            "Finetuning starts from a pretrained model: --from runs/mlm. To "
+            "start from random weights, name a model: --model gmlp, amlp or "
+            "bert."
+        )
+    elif None not in (model.tokenizer, model.vocabulary_size):
+        raise ValueError(
+            "A tokenizer has its vocabulary: give --tokenizer without "
+            "--vocabulary-size."
+        )
+
+
+def dashed(name):
+    """The name of a setting as it is typed."""
+    return name.replace("_", "-")
+
+
+def from_record(record):
+    """The `Config` that a run's `config.json` was written from.
+
+    Raises:
+        ValueError: If it was written by another version of the recipe.
+    """
+    try:
+        model, data = dict(record["model"]), dict(record["data"])
+        if model["tokenizer"] is not None:
+            model["tokenizer"] = pathlib.Path(model["tokenizer"])
+        for name in ("class_names", "metrics"):  # JSON has no tuples
+            if data[name] is not None:
+                data[name] = tuple(data[name])
+        return Config(
+            model=Model(**model),
+            data=Data(**data),
+            training=Training(**record["training"]),
+            seed=record["seed"],
+            keep=record["keep"],
+            out=pathlib.Path(record["out"]),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            "The run's config.json is not of this version of the recipe: "
+            f"{error}"
+        ) from error
