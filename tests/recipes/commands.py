@@ -9,6 +9,8 @@ import keras
 import numpy as np
 from PIL import Image
 
+from mlp_mixers.training import TrainingCheckpoint
+
 ROOT = pathlib.Path(__file__).parents[2]
 
 
@@ -41,3 +43,20 @@ def write_pictures(folder, count=20, size=(20, 24), seed=0):
             pixels[bright] += 120
             Image.fromarray(pixels).save(folder / name / f"{i} ä.png")
     return folder
+
+
+def interrupt_after(epochs, monkeypatch):
+    """A Ctrl-C in the epoch after so many."""
+    save = TrainingCheckpoint.on_epoch_end
+
+    def save_and_interrupt(self, epoch, logs=None):
+        if epoch == epochs:
+            raise KeyboardInterrupt
+        save(self, epoch, logs)
+
+    monkeypatch.setattr(TrainingCheckpoint, "on_epoch_end", save_and_interrupt)
+    return lambda: monkeypatch.setattr(TrainingCheckpoint, "on_epoch_end", save)
+
+
+def saved_weights(folder):
+    return keras.saving.load_model(folder / "model.keras").get_weights()

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from mlp_mixers import weights
-from mlp_mixers.training import TrainingCheckpoint
 from recipes import vision
 from recipes.vision_settings import Config
 from recipes.vision_settings import Data
@@ -21,6 +20,8 @@ from recipes.vision_settings import Training
 from tests.recipes.commands import ROOT
 from tests.recipes.commands import command
 from tests.recipes.commands import environment
+from tests.recipes.commands import interrupt_after
+from tests.recipes.commands import saved_weights
 from tests.recipes.commands import write_pictures
 
 SMALL = {"num_layers": 1, "hidden_dim": 8, "intermediate_dim": 16}
@@ -132,19 +133,6 @@ def test_a_checkpoint_of_timm(pictures, tmp_path):
         )
 
 
-def interrupt_after(epochs, monkeypatch):
-    """A Ctrl-C in the epoch after so many."""
-    save = TrainingCheckpoint.on_epoch_end
-
-    def save_and_interrupt(self, epoch, logs=None):
-        if epoch == epochs:
-            raise KeyboardInterrupt
-        save(self, epoch, logs)
-
-    monkeypatch.setattr(TrainingCheckpoint, "on_epoch_end", save_and_interrupt)
-    return lambda: monkeypatch.setattr(TrainingCheckpoint, "on_epoch_end", save)
-
-
 def everything(pictures, out, keep="last"):
     """All that is random, and all that has a state."""
     settings = trained(
@@ -162,10 +150,6 @@ def everything(pictures, out, keep="last"):
     settings.model.dropout_rate = 0.2
     settings.keep = keep
     return settings
-
-
-def saved_weights(folder):
-    return keras.saving.load_model(folder / "model.keras").get_weights()
 
 
 @pytest.mark.parametrize("keep", ["last", "best"])
