@@ -33,10 +33,11 @@ class Study:
         settings: What all runs share, as JSON; a file with others is refused.
         plan: Keys of all runs: tuples of names and numbers.
         train: Function from a key to a dictionary of results, of which
-            `seconds` and `test_accuracy` are shown on the way. With `--jobs`
-            it runs in another process: a function of a module, or a partial.
+            `seconds` and `shown` are shown on the way. With `--jobs` it runs
+            in another process: a function of a module, or a partial.
         table: Function from the list of runs to Markdown. A run is its
             results with its key under `key`.
+        shown: Name of the result to show.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Study:
     plan: list
     train: Callable
     table: Callable
+    shown: str = "test_accuracy"
 
 
 def main(study, arguments=None):
@@ -62,16 +64,27 @@ def main(study, arguments=None):
     parser.add_argument(
         "--jobs", type=int, default=1, help="trainings at the same time"
     )
+    parser.add_argument(
+        "--only",
+        nargs="*",
+        default=[],
+        help="run only keys that begin with these words",
+    )
     given = parser.parse_args(arguments)
     finished = read(given.out, study.settings)
     if not given.report:
-        _run_missing(study, given.out, finished, given.jobs)
+        chosen = [k for k in study.plan if _begins_with(k, given.only)]
+        _run_missing(study, chosen, given.out, finished, given.jobs)
     print(f"\n{study.table(finished)}")
 
 
-def _run_missing(study, path, finished, jobs):
+def _begins_with(key, words):
+    return [str(part) for part in key[: len(words)]] == list(words)
+
+
+def _run_missing(study, plan, path, finished, jobs):
     done = {tuple(run["key"]) for run in finished}
-    missing = [key for key in study.plan if tuple(key) not in done]
+    missing = [key for key in plan if tuple(key) not in done]
     begin = time.perf_counter()
     results = _one_by_one if jobs == 1 else _at_the_same_time
     for i, (key, result) in enumerate(results(study.train, missing, jobs), 1):
@@ -81,7 +94,7 @@ def _run_missing(study, path, finished, jobs):
         left = spent / i * (len(missing) - i)
         print(
             f"{i}/{len(missing)}  {' '.join(map(str, key))}  "
-            f"test accuracy {run['test_accuracy']:.4f}  "
+            f"{study.shown.replace('_', ' ')} {run[study.shown]:.4f}  "
             f"{run['seconds']:.0f} s, {left / 60:.0f} min left",
             flush=True,
         )

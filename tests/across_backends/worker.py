@@ -14,9 +14,12 @@ import numpy as np
 from keras import ops
 
 from mlp_mixers.models import GMLPImageClassifier
+from mlp_mixers.models import GMLPTextClassifier
 from mlp_mixers.models import MixerImageClassifier
 from mlp_mixers.models import ResMLPImageClassifier
+from tests.cases import TEXT_VOCABULARY
 from tests.cases import gmlp_nano
+from tests.cases import gmlp_text_nano
 from tests.cases import mixer_nano
 from tests.cases import randomize
 from tests.cases import resmlp_nano
@@ -32,27 +35,36 @@ MODELS = {
     "heads": lambda: gmlp(num_heads=3, gate="additive"),
     "mixer": lambda: MixerImageClassifier(mixer_nano(), num_classes=3),
     "resmlp": lambda: ResMLPImageClassifier(resmlp_nano(), num_classes=3),
+    "text": lambda: GMLPTextClassifier(
+        gmlp_text_nano(attention_dim=4), num_classes=3
+    ),
 }
 STEPS = 10
 
 
-def batches():
+def batches(model):
     """The same ten batches in every process."""
     rng = np.random.default_rng(7)
     for _ in range(STEPS):
-        images = rng.normal(size=(8, 4, 6, 3)).astype("float32")
-        yield images, rng.integers(0, 3, 8)
+        if isinstance(model, GMLPTextClassifier):
+            inputs = {
+                "token_ids": rng.integers(0, TEXT_VOCABULARY, (8, 6), "int32"),
+                "padding_mask": np.tile(np.arange(6) < 5, (8, 1)),
+            }
+        else:
+            inputs = rng.normal(size=(8, 4, 6, 3)).astype("float32")
+        yield inputs, rng.integers(0, 3, 8)
 
 
 def measure(path, outputs):
     """Runs a model file forward, then ten steps of SGD, then forward."""
     model = keras.saving.load_model(path)
     model.compile(keras.optimizers.SGD(0.05))
-    images, _ = next(batches())
-    forward = ops.convert_to_numpy(model(images, training=False))
-    for batch in batches():
+    inputs, _ = next(batches(model))
+    forward = ops.convert_to_numpy(model(inputs, training=False))
+    for batch in batches(model):
         model.train_on_batch(*batch)
-    trained = ops.convert_to_numpy(model(images, training=False))
+    trained = ops.convert_to_numpy(model(inputs, training=False))
     np.savez(outputs, forward=forward, trained=trained)
 
 
