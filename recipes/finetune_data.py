@@ -1,29 +1,21 @@
-"""Between a task and the arrays of a model: encoding, batches, answers."""
+"""The task that is asked for, as arrays and batches of them."""
 
 import dataclasses
 import hashlib
 import json
 import pathlib
-import re
 
 import keras
 import numpy as np
 
 from mlp_mixers import data
-from mlp_mixers import training
 from mlp_mixers.data.task_data import sample
 from mlp_mixers.data.task_sources import FORMS
 from mlp_mixers.data.text_encoder import LENGTH_STEP
 from mlp_mixers.data.text_encoder import spaced
-from mlp_mixers.training.span_metrics import best_null_threshold
-from recipes import runs
 from recipes.finetune_settings import Data
 from recipes.finetune_settings import dashed
 
-# Beside the preset of a finetuned model: what its outputs stand for.
-LABELS_FILE = "labels.json"
-# What would end a field or a line of a TSV file.
-BREAKS = re.compile("[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 # So many texts are encoded at a time.
 CHUNK = 4096
 # Settings that are options of a loader: its name of them, and which loaders.
@@ -39,52 +31,6 @@ OPTIONS = {
     "squad_version": ("version", ("squad",)),
     "data_dir": ("data_dir", ("tfds",)),
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class Labels:
-    """What the outputs of a finetuned model stand for.
-
-    Attributes:
-        task: Name of the task.
-        kind: As in `TaskData`.
-        class_names: The names of its classes.
-        is_pair: Whether it reads pairs of texts.
-        max_length: Tokens to which longer inputs are cut.
-        input_length: Tokens that inputs were padded to.
-        stride: Of spans, as in `span_windows`.
-        max_answer_tokens: Of spans.
-        null_threshold: Of spans, as in `best_spans`.
-    """
-
-    task: str
-    kind: str
-    class_names: tuple
-    is_pair: bool
-    max_length: int
-    input_length: int
-    stride: int | None = None
-    max_answer_tokens: int = 30
-    null_threshold: float | None = None
-
-    def save(self, folder):
-        """Writes `labels.json` into a folder."""
-        runs.record(folder, LABELS_FILE, dataclasses.asdict(self))
-
-    @classmethod
-    def load(cls, folder):
-        """The `Labels` in a folder, or `None`.
-
-        Raises:
-            ValueError: If the file is damaged.
-        """
-        path = pathlib.Path(folder, LABELS_FILE)
-        if not path.is_file():
-            return None
-        names = [field.name for field in dataclasses.fields(cls)]
-        content = runs.read(path, names)
-        content["class_names"] = tuple(content["class_names"])
-        return cls(**{name: content[name] for name in names})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,21 +65,6 @@ class Part:
         return dataclasses.replace(self, token_ids=token_ids, windows=windows)
 
 
-@dataclasses.dataclass(frozen=True)
-class Answers:
-    """What a model says about examples.
-
-    Attributes:
-        values: int array of classes, float array of numbers, or list of
-            strings.
-        scores: Float array: the probability of a class, the logits of a span;
-            `None` for numbers.
-    """
-
-    values: np.ndarray | list
-    scores: np.ndarray | None
-
-
 class TaskBatches(keras.utils.PyDataset):
     """Encoded examples in batches whose order follows from seed and epoch.
 
@@ -153,7 +84,9 @@ class TaskBatches(keras.utils.PyDataset):
         ValueError: If there is no batch.
     """
 
-    def __init__(self, part, batch_size, pad_id, seed=None, drop_remainder=False):
+    def __init__(
+        self, part, batch_size, pad_id, seed=None, drop_remainder=False
+    ):
         super().__init__(workers=1, use_multiprocessing=False)
         self.part = part
         self.batch_size = batch_size
@@ -274,8 +207,8 @@ def trainable(task, settings, seed):
     if task.kind == "classification" and task.num_classes < 2:
         raise ValueError(
             f"All examples of {task.name} have the label "
-            f"{task.class_names[0]!r}: there is nothing to tell apart. (Numbers "
-            "to predict are asked for with --regression.)"
+            f"{task.class_names[0]!r}: there is nothing to tell apart. "
+            "(Numbers to predict are asked for with --regression.)"
         )
     train = task.parts["train"]
     if settings.sample is None:
@@ -436,167 +369,3 @@ def with_targets(parts, kind):
 def inputs_of(token_ids, pad_id):
     """What a text model takes."""
     return {"token_ids": token_ids, "padding_mask": token_ids != pad_id}
-
-
-def logits_of(model, part, batch_size):
-    """The outputs of a model, float32, computed in batches of one shape."""
-    rows = len(part)
-    size = min(batch_size, rows)
-    # The last row again and again, up to a whole batch.
-    filled = np.minimum(np.arange(-(-rows // size) * size), rows - 1)
-    inputs = inputs_of(part.token_ids[filled], model.tokenizer.pad_id)
-    logits = model.predict(inputs, batch_size=size, verbose=0)
-    return np.asarray(logits[:rows], "float32")
-
-
-def answers_of(logits, part, labels):
-    """The `Answers` that a model's outputs stand for.
-
-    Args:
-        logits: Array `(rows, ...)`.
-        part: A `Part`.
-        labels: `Labels`.
-    """
-    if labels.kind == "span":
-        found = data.best_spans(
-            logits[:, 0],
-            logits[:, 1],
-            part.windows,
-            labels.max_answer_tokens,
-            labels.null_threshold,
-        )
-        return Answers(found.texts, found.scores)
-    if not np.isfinite(logits).all():
-        raise ValueError(
-            "The model's outputs are not finite: the training has diverged. "
-            "Lower the learning rate, or lengthen the warm-up."
-        )
-    if labels.kind == "regression":
-        return Answers(logits[:, 0], None)
-    probabilities = softmax(logits)
-    return Answers(logits.argmax(-1), probabilities.max(-1))
-
-
-def null_threshold(logits, part, max_answer_tokens):
-    """The threshold for "no answer" that is best for these questions."""
-    found = data.best_spans(
-        logits[:, 0], logits[:, 1], part.windows, max_answer_tokens
-    )
-    threshold, _ = best_null_threshold(
-        part.examples.labels, found.texts, found.null_differences
-    )
-    # JSON has no infinite numbers; no score is beyond these.
-    return float(np.clip(threshold, -1e30, 1e30))
-
-
-def scores(answers, part, kind, metrics):
-    """The metrics of answers, by name."""
-    labels = part.examples.labels
-    if kind == "span":
-        found = training.span_score(labels, answers.values)
-        return {k: v for k, v in found.items() if not k.endswith("total")}
-    return training.score(metrics, labels, answers.values)
-
-
-def as_in_task(answers, labels, task):
-    """Answers of a model with its classes numbered as a task numbers them.
-
-    A class that the task does not have gets a number beyond its own.
-
-    Raises:
-        ValueError: If the two are of other kinds, or the model lacks a class.
-    """
-    check_fit(labels, task)
-    if task.kind != "classification":
-        return answers
-    numbers = {name: k for k, name in enumerate(task.class_names)}
-    known = [numbers.get(n, len(numbers)) for n in labels.class_names]
-    return dataclasses.replace(
-        answers, values=np.array(known)[answers.values]
-    )
-
-
-def check_fit(labels, task):
-    """Raises a ValueError unless a model can be measured on a task."""
-    if labels.kind != task.kind or labels.is_pair != task.is_pair:
-        sorts = [
-            f"{x.kind} of {'pairs' if x.is_pair else 'single texts'}"
-            for x in (labels, task)
-        ]
-        raise ValueError(
-            f"The model was finetuned for {labels.task}, a {sorts[0]}; "
-            f"{task.name} is a {sorts[1]}."
-        )
-    unknown = [n for n in task.class_names if n not in labels.class_names]
-    if unknown:
-        raise ValueError(
-            f"{task.name} has classes that the model does not know: "
-            f"{', '.join(unknown[:5])}. It knows "
-            f"{', '.join(labels.class_names[:10])}"
-            f"{' ...' if len(labels.class_names) > 10 else ''}."
-        )
-
-
-def write_answers(path, answers, examples, labels):
-    """Writes what a model says as a TSV file, an example a line.
-
-    Tabs and line ends inside a field become spaces.
-    """
-    scored = answers.scores is not None
-    score_name = "score" if labels.kind == "span" else "probability"
-    head = ["id", "answer" if labels.kind == "span" else "prediction"]
-    head += [score_name] * scored
-    head += ["label"] * (examples.labels is not None)
-    with open(path, "w", encoding="utf-8", newline="\n") as file:
-        file.write("\t".join(head) + "\n")
-        for i, name in enumerate(examples.ids):
-            fields = [name, _written(answers.values[i], labels)]
-            if scored:
-                fields.append(f"{answers.scores[i]:.6g}")
-            if examples.labels is not None:
-                fields.append(_written(examples.labels[i], labels))
-            line = "\t".join(BREAKS.sub(" ", field) for field in fields)
-            file.write(line + "\n")
-
-
-def _written(value, labels):
-    """An answer or a label in words."""
-    if isinstance(value, dict):
-        found = [] if value["is_impossible"] else value["answers"]
-        return found[0] if found else ""
-    if labels.kind == "classification":
-        return labels.class_names[value]
-    return value if isinstance(value, str) else f"{value:.6g}"
-
-
-def softmax(logits):
-    """Probabilities over the last axis."""
-    exponentials = np.exp(logits - logits.max(-1, keepdims=True))
-    return exponentials / exponentials.sum(-1, keepdims=True)
-
-
-class ValidationScore(keras.callbacks.Callback):
-    """Adds a metric of the task to what is known after an epoch.
-
-    Keras has loss and accuracy of batches; F1 and correlations are of all
-    examples together.
-
-    Args:
-        name: Of the metric.
-        part: The `Part` that validates.
-        score: Function `(logits, part) -> float`.
-        batch_size: Rows that are computed at a time.
-    """
-
-    def __init__(self, name, part, score, batch_size):
-        super().__init__()
-        self.name = name
-        self.part = part
-        self.score = score
-        self.batch_size = batch_size
-
-    def on_epoch_end(self, epoch, logs=None):
-        logits = logits_of(self.model, self.part, self.batch_size)
-        # The checkpoint says what a diverged training has come to.
-        if np.isfinite(logits).all():
-            logs[f"val_{self.name}"] = float(self.score(logits, self.part))

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 import mlp_mixers
 
@@ -55,7 +56,7 @@ def versions():
 
 
 def record(folder, name, content):
-    """Writes `content` as indented JSON into `folder`.
+    """Writes `content` as indented JSON into `folder`, whole or not at all.
 
     Args:
         folder: Path of the run.
@@ -63,7 +64,10 @@ def record(folder, name, content):
         content: Dictionary.
     """
     text = json.dumps(content, indent=2, default=str)
-    (pathlib.Path(folder) / name).write_text(text + "\n")
+    path = pathlib.Path(folder) / name
+    unfinished = path.with_name(f"{name}.{os.getpid()}.tmp")
+    unfinished.write_text(text + "\n")
+    os.replace(unfinished, path)
 
 
 def read(path, keys=()):
@@ -95,7 +99,11 @@ def show(title, rows):
         title: Heading.
         rows: Dictionary from label to value.
     """
-    table = Table(title=title, show_header=False, title_justify="left")
+    console = Console()
+    # As `Text`: "[b]" in a string would be taken for markup. Above the table,
+    # which may be too narrow for a heading.
+    console.print(Text(title, style="italic"))
+    table = Table(show_header=False)
     for label, value in rows.items():
-        table.add_row(str(label), str(value))
-    Console().print(table)
+        table.add_row(Text(str(label)), Text(str(value)))
+    console.print(table)

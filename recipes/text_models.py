@@ -22,15 +22,15 @@ def find(name):
     if (path / PRESET_FOLDER).is_dir():
         path = path / PRESET_FOLDER
     described = path / preset_folder.BACKBONE_FILE
-    if described.is_file():
-        # A run's settings are in a file of the same name.
-        if "class_name" not in runs.read(described):
-            raise ValueError(
-                f"The run in {path} has not finished: it has no model yet. Go "
-                f"on with it: --resume {path}"
-            )
+    content = runs.read(described) if described.is_file() else {}
+    if "class_name" in content:
         register(path)
         return path
+    if "training" in content:  # a run's settings, in a file of that name
+        raise ValueError(
+            f"The run in {path} has not finished: it has no model yet. Go on "
+            f"with it: --resume {path}"
+        )
     hint = ""
     if name in presets.PRESETS:
         hint = " A built-in preset has sizes only: give it as --preset."

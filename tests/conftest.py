@@ -40,6 +40,7 @@ WITHOUT_BACKEND = {
     ),
     "training": ("task_metrics", "span_metrics"),
     "weights": ("files", "resize"),
+    "recipes": ("finetune_settings",),
     "": ("arguments", "docs"),
 }
 
