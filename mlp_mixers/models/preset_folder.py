@@ -59,11 +59,11 @@ def write_preset(folder, backbone, task=None):
         _write_json(new / METADATA_FILE, _metadata(backbone))
         if task is not None:
             _write_json(new / TASK_FILE, _describe(task))
-            task.save_weights(new / TASK_WEIGHTS_FILE)
+            _save_weights(task, new / TASK_WEIGHTS_FILE)
         tokenizer = getattr(task, "tokenizer", None)
         if tokenizer is not None:
             tokenizer.save(new / TOKENIZER_FILE)
-        backbone.save_weights(new / BACKBONE_WEIGHTS_FILE)
+        _save_weights(backbone, new / BACKBONE_WEIGHTS_FILE)
         written = sorted(path.name for path in new.iterdir())
         for name in written:
             os.replace(new / name, folder / name)
@@ -71,6 +71,16 @@ def write_preset(folder, backbone, task=None):
     optional = {TASK_FILE, TASK_WEIGHTS_FILE, TOKENIZER_FILE}
     for name in optional - set(written):
         (folder / name).unlink(missing_ok=True)
+
+
+def _save_weights(model, path):
+    """The weights alone: Keras would write the optimiser's state too."""
+    optimizer = getattr(model, "optimizer", None)
+    model.optimizer = None
+    try:
+        model.save_weights(path)
+    finally:
+        model.optimizer = optimizer
 
 
 def _metadata(backbone):

@@ -1,5 +1,6 @@
 import json
 
+import h5py
 import keras
 import numpy as np
 import pytest
@@ -230,3 +231,34 @@ def test_presets_of_a_class():
     assert "gmlp_small_224" in GMLPBackbone.presets
     assert GMLPImageClassifier.presets == GMLPBackbone.presets
     assert set(GMLPBackbone.presets) <= set(ImageClassifier.presets)
+
+
+def test_a_preset_has_no_optimizer_in_it(tmp_path, rng):
+    """And the model that was saved trains on with its own."""
+    model = GMLPImageClassifier(gmlp_nano(), num_classes=3)
+    model.compile()
+    images = rng.normal(size=(4, 4, 6, 3)).astype("float32")
+    model.fit(images, np.array([0, 1, 2, 0]), epochs=2, verbose=0)
+    optimizer = model.optimizer
+    model.save_to_preset(tmp_path)
+    assert model.optimizer is optimizer
+    assert int(optimizer.iterations) == 2
+    assert arrays_in(tmp_path / "task.weights.h5") == len(model.weights)
+    assert arrays_in(tmp_path / "model.weights.h5") == len(
+        model.backbone.weights
+    )
+    model.fit(images, np.array([0, 1, 2, 0]), verbose=0)
+    assert int(optimizer.iterations) == 3
+
+
+def arrays_in(path):
+    """How many arrays a file of weights holds."""
+    found = []
+
+    def note(_, item):
+        if isinstance(item, h5py.Dataset):
+            found.append(item)
+
+    with h5py.File(path) as file:
+        file.visititems(note)
+    return len(found)
