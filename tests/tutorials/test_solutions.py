@@ -10,6 +10,7 @@ from keras import ops
 from PIL import Image
 
 from mlp_mixers.analysis import count_flops
+from mlp_mixers.layers import SpatialGatingUnit
 from mlp_mixers.models import GMLPImageClassifier
 from mlp_mixers.models import MixerBackbone
 from mlp_mixers.weights import export_checkpoint
@@ -41,6 +42,11 @@ def images():
 @pytest.fixture(scope="module")
 def backends():
     return load("03_one_model_three_backends")
+
+
+@pytest.fixture(scope="module")
+def reading():
+    return load("04_reading_with_mlps")
 
 
 def arrays(*shapes):
@@ -262,3 +268,53 @@ def test_side_from_which_w_leads(backends, d, patch_size, side):
     assert backends.share_of_w(n, d) == pytest.approx(w / (u + w + v))
     u, w, v = macs(d, side - patch_size, patch_size)
     assert w <= u + v
+
+
+@pytest.mark.parametrize("n", [1, 2, 7])
+def test_toeplitz_product_is_scipys(reading, n):
+    values, v = arrays((2 * n - 1,), (2, n, 3))
+    first_column_and_row = values[n - 1 :: -1], values[n - 1 :]
+    expected = [
+        scipy.linalg.matmul_toeplitz(first_column_and_row, x) for x in v
+    ]
+    np.testing.assert_allclose(
+        reading.toeplitz_product(values, v), expected, rtol=1e-4, atol=1e-5
+    )
+
+
+def test_gate_by_hand_is_that_of_the_layer(reading):
+    unit = SpatialGatingUnit(sequence_length=9, toeplitz=True)
+    unit.build((2, 9, 10))
+    for weight, value in zip(
+        unit.weights, arrays(*(w.shape for w in unit.weights))
+    ):
+        weight.assign(value)
+    (z2,) = arrays((2, 9, 5))
+    np.testing.assert_allclose(
+        reading.gate_by_hand(unit, z2),
+        reading.gate_of_layer(unit, z2),
+        rtol=1e-4,
+        atol=1e-4,
+    )
+
+
+def test_share_with_hints_counts_words_that_are_seen_in_part(reading):
+    # Words ab, c, def | gh, i, jkl. Asked for: a, d, e, f | g, h, k.
+    starts = np.array([[1, 0, 1, 1, 0, 0], [1, 0, 1, 1, 0, 0]], bool)
+    positions = np.array([[0, 3, 4, 5, 0], [0, 1, 4, 0, 0]])
+    weights = np.array([[1, 1, 1, 1, 0], [1, 1, 1, 0, 0]], "float32")
+    # With a hint: a, since b is seen, and k.
+    got = reading.share_with_hints(starts, positions, weights)
+    assert got == pytest.approx(2 / 7)
+
+
+@pytest.mark.parametrize("padding", [1, 6])
+def test_only_padding_that_is_not_kept_out_has_an_effect(reading, padding):
+    ids = np.random.default_rng(0).integers(4, 50, (2, 10))
+    kept_out, let_in = (
+        reading.effect_of_padding(
+            reading.stirred_backbone(mask_padding), ids, padding
+        )
+        for mask_padding in (True, False)
+    )
+    assert kept_out < 1e-5 < 1e-2 < let_in

@@ -27,6 +27,12 @@ PICTURES = {
         "03_other_sizes.png",
         "03_one_row_of_w.png",
     ],
+    "04_reading_with_mlps": [
+        "04_masking.png",
+        "04_perplexity.png",
+        "04_toeplitz.png",
+        "04_attention.png",
+    ],
 }
 # Far more than they take, for a machine that has other work.
 TIMEOUT = 900
@@ -71,6 +77,19 @@ def test_solutions_of_the_third_tutorial_train(environment, tmp_path):
         if line.startswith("moved to 8x8")
     }
     assert after["resized"] > after["fresh"] + 0.05
+
+
+def test_solutions_of_the_fourth_tutorial_train(environment, tmp_path):
+    solutions = TUTORIALS / "solutions" / "04_reading_with_mlps.py"
+    output = run(solutions, environment, tmp_path)
+    assert "asked for whole words: 0% have a hint" in output
+    perplexities = [
+        float(line.split()[-1])
+        for line in output.splitlines()
+        if line.startswith("trained on")
+    ]
+    assert len(perplexities) == 4
+    assert max(perplexities) < 300
 
 
 @pytest.mark.skipif(
