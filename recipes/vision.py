@@ -146,7 +146,7 @@ def run(folder, config, prepared):
         f"classes at {'x'.join(map(str, preprocessor.image_shape))}, "
         f"Keras {keras.__version__} on {keras.backend.backend()}"
     )
-    for note in split.notes:
+    for note in [*split.notes, *few_steps(prepared)]:
         print(f"note: {note}")
     begin = time.perf_counter()
     history, best = train(folder, config, prepared)
@@ -174,6 +174,18 @@ def run(folder, config, prepared):
     save(folder, model, preprocessor, history, results)
     report(folder, results)
     return results
+
+
+def few_steps(prepared):
+    """Says so where an epoch is over before a model can learn from it."""
+    steps = len(prepared.batches)
+    if steps >= 4:
+        return []
+    return [
+        f"an epoch has {steps} step{'s' if steps > 1 else ''} of "
+        f"{prepared.settings.batch_size} images: a smaller --batch-size, or "
+        "more --epochs, would teach more"
+    ]
 
 
 def build(config, split, source=None):
@@ -416,15 +428,26 @@ def predict(config):
     if images:
         logits = model.predict(np.stack(images), verbose=0)
         for path, row in zip(names, vision_data.softmax(logits)):
-            best = preprocessor.top_classes(row, 5)
-            found.append((path, best))
-            runs.show(str(path), {name: f"{value:.1%}" for name, value in best})
+            found.append((path, preprocessor.top_classes(row, 5)))
+        show_predictions(found)
     if broken:
         raise ValueError(
             f"{len(broken)} of {len(broken) + len(names)} images could not be "
             "read:\n  " + "\n  ".join(broken)
         )
     return found
+
+
+def show_predictions(found, most=3):
+    """A table for each image, or a line for each if there are many."""
+    if len(found) > most:
+        lines = {
+            str(path): f"{best[0][0]}  {best[0][1]:.1%}" for path, best in found
+        }
+        runs.show(f"{len(found)} images", lines)
+        return
+    for path, best in found:
+        runs.show(str(path), {name: f"{value:.1%}" for name, value in best})
 
 
 def cli():

@@ -368,12 +368,13 @@ def scores(logits, labels, class_names):
 
 def score_rows(results, most=20):
     """Lines of the table that shows `scores`."""
-    rows = {
-        "accuracy": f"{results['test_accuracy']:.4f}",
-        "accuracy, first five": f"{results['test_top5_accuracy']:.4f}",
-        "loss": f"{results['test_loss']:.4f}",
-    }
+    rows = {"accuracy": f"{results['test_accuracy']:.4f}"}
+    if len(results["confusion"]) > 5:  # of fewer it is always 1
+        best_five = results["test_top5_accuracy"]
+        rows["accuracy, first five"] = f"{best_five:.4f}"
+    rows["loss"] = f"{results['test_loss']:.4f}"
     by_class = results["accuracy_by_class"]
+    rows["by class"] = "the worst first"
     for name in sorted(by_class, key=by_class.get)[:most]:
         rows[f"accuracy of {name}"] = f"{by_class[name]:.4f}"
     if len(by_class) > most:

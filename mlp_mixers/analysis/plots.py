@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from mlp_mixers.analysis.weights import spatial_weights
 from mlp_mixers.analysis.weights import walk
@@ -85,8 +86,8 @@ def plot_spatial_weights(
     bar = figure.colorbar(image, ax=axes, aspect=40, shrink=0.8)
     bar.set_ticks([-limit, 0, limit], labels=["subtracts", "0", "adds"])
     figure.suptitle(
-        f"Spatial weights: what each token (square) takes from every place, "
-        f"for {len(tokens)} of {n} tokens",
+        "Spatial weights: what each token (square) takes from every place, "
+        f"{len(tokens)} of {n} tokens in {len(blocks)} of {len(names)} blocks",
         fontsize=10,
     )
     return _save(figure, path)
@@ -177,6 +178,7 @@ def plot_history(history, path=None):
                 marker = "o" if len(curves[key]) == 1 else None
                 axis.plot(epochs, curves[key], label=label, marker=marker)
         axis.set(title=name, xlabel="epoch")
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         axis.grid(alpha=0.3)
         axis.legend()
     return _save(figure, path)

@@ -165,6 +165,7 @@ class Task(keras.Model):
         folder, backbone_name, _ = find_backbone(preset, load_weights)
         if cls.backbone_cls is Backbone:
             cls = cls._for_backbone(backbone_name)
+        cls._check_backbone_of(preset, backbone_name)
         task_cls, config = cls._saved(folder, preset)
         if not config and load_weights and not folder:
             public = public_weights(preset)
@@ -210,6 +211,25 @@ class Task(keras.Model):
             f"No {cls.__name__} that is known here takes this backbone. "
             f"Received: registered_name={backbone_name!r}"
         )
+
+    @classmethod
+    def _check_backbone_of(cls, preset, backbone_name):
+        """Raises a ValueError if the preset is for tasks of other classes."""
+        if is_known(cls.backbone_cls, backbone_name):
+            return
+        others = [
+            candidate.__name__
+            for candidate in with_subclasses(Task)
+            if candidate.backbone_cls is not Backbone
+            and is_known(candidate.backbone_cls, backbone_name)
+        ]
+        if others:
+            raise ValueError(
+                f"The preset {str(preset)!r} holds a "
+                f"{backbone_name.split('>')[-1]}, and a {cls.__name__} needs a "
+                f"{cls.backbone_cls.__name__}. Call `from_preset` on "
+                f"{' or '.join(others)}."
+            )
 
     @classmethod
     def _saved(cls, folder, preset):

@@ -1,5 +1,7 @@
 """Public weights on the Hugging Face hub, kept in its local cache."""
 
+import contextlib
+
 ADDRESS = "https://huggingface.co"
 
 
@@ -26,14 +28,29 @@ def fetch(repo, filename="model.safetensors"):
     if isinstance(cached, str):
         return cached
     try:
-        return hf_hub_download(repo, filename)
+        with _quiet():
+            return hf_hub_download(repo, filename)
     except OSError as error:
         raise ConnectionError(
             f"The weights in {ADDRESS}/{repo} are not in the local cache and "
             "could not be fetched. With a network, try again: they are kept "
             "then. Without one, fetch "
-            f"{ADDRESS}/{repo}/resolve/main/{filename} on another machine, "
-            "build the model with `load_weights=False` and call "
-            "`mlp_mixers.weights.load_checkpoint(model, path)`. The hub says: "
-            f"{type(error).__name__}: {error}"
+            f"{ADDRESS}/{repo}/resolve/main/{filename} on another machine. In "
+            "Python, build the model with `load_weights=False` and call "
+            "`mlp_mixers.weights.load_checkpoint(model, path)`; for a recipe, "
+            f"give --from {filename} and the --preset. "
+            f"The hub says: {type(error).__name__}"
         ) from error
+
+
+@contextlib.contextmanager
+def _quiet():
+    """Without the hub's log of every try: what comes of them is said once."""
+    from huggingface_hub.utils import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)

@@ -364,7 +364,7 @@ def test_other_tasks_start_from_a_masked_language_model(trained, tmp_path):
             )
     with pytest.raises(ValueError, match="`num_classes` must be given"):
         GMLPTextClassifier.from_preset(tmp_path)
-    with pytest.raises(ValueError, match="no GMLPBackbone"):
+    with pytest.raises(ValueError, match="needs a GMLPBackbone. Call"):
         GMLPImageClassifier.from_preset(tmp_path, num_classes=2)
 
 

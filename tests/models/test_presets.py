@@ -262,3 +262,8 @@ def arrays_in(path):
     with h5py.File(path) as file:
         file.visititems(note)
     return len(found)
+
+
+def test_a_preset_of_another_family_names_the_class_for_it():
+    with pytest.raises(ValueError, match="on MixerImageClassifier"):
+        GMLPImageClassifier.from_preset("mixer_base_224", load_weights=False)

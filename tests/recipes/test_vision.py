@@ -171,3 +171,20 @@ def test_the_papers_recipe_is_the_papers():
     assert optimizer.global_clipnorm == 1.0
     # Explicit settings win over the recipe's.
     assert vision.resolve(Training("imagenet", epochs=3)).epochs == 3
+
+
+@pytest.mark.parametrize(("batch_size", "notes"), [(500, 1), (32, 0)])
+def test_an_epoch_of_few_steps_is_said(batch_size, notes):
+    training = Training(epochs=1, batch_size=batch_size)
+    prepared = vision.prepare(
+        Config(model=Model(num_layers=1), training=training)
+    )
+    assert len(vision.few_steps(prepared)) == notes
+
+
+def test_many_predictions_get_a_line_each(capsys):
+    vision.show_predictions([(f"{i}.png", [("cat", 0.9)]) for i in range(9)])
+    printed = capsys.readouterr().out.splitlines()
+    lines = [line for line in printed if "cat" in line]
+    assert len(lines) == 9
+    assert "3.png" in lines[3]
