@@ -138,7 +138,7 @@ def plot_spatial_matrices(model, blocks=None, head=0, path=None):
     axes[0, 0].set_ylabel("token i")
     axes[1, 0].set_ylabel("mean weight")
     figure.suptitle(
-        "Spatial weights: what token i takes from token j "
+        "Spatial weights: what token i takes from token j\n"
         "(red adds, blue subtracts)",
         fontsize=10,
     )

@@ -6,9 +6,9 @@ from mlp_mixers.data.augmentation import RandomFlip
 from mlp_mixers.data.augmentation import RandomResizedCrop
 from mlp_mixers.data.augmentation import RandomShift
 from mlp_mixers.data.augmentation import shift_images
-from mlp_mixers.data.batches import FollowEpochs
 from mlp_mixers.data.batches import ImageBatches
 from mlp_mixers.data.digits import load_digits
+from mlp_mixers.data.epochs import FollowEpochs
 from mlp_mixers.data.glue import load_glue
 from mlp_mixers.data.image_files import ImageFiles
 from mlp_mixers.data.image_files import read_image

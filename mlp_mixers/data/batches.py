@@ -1,18 +1,17 @@
 """Batches of images whose every draw follows from the seed."""
 
-import keras
 import numpy as np
 
 from mlp_mixers.arguments import positive_integer
 from mlp_mixers.data.augmentation import natural_number
 from mlp_mixers.data.augmentation import probability
 from mlp_mixers.data.augmentation import shift_images
-from mlp_mixers.data.look_ahead import LookAhead
+from mlp_mixers.data.epochs import EpochBatches
 from mlp_mixers.data.mixing import check_labels
 from mlp_mixers.data.mixing import one_hot
 
 
-class ImageBatches(keras.utils.PyDataset):
+class ImageBatches(EpochBatches):
     """Shuffled, augmented, mixed batches that can be made again.
 
     An image goes through `augmentation`, then `preprocessor`, and the batch
@@ -83,10 +82,7 @@ class ImageBatches(keras.utils.PyDataset):
         use_multiprocessing=False,
         max_queue_size=10,
     ):
-        # Keras is told of one worker, so that it asks for batches in order:
-        # see `LookAhead`.
-        super().__init__(workers=1, use_multiprocessing=False)
-        self._make = BatchMaker(
+        make = BatchMaker(
             images,
             labels,
             batch_size,
@@ -100,63 +96,9 @@ class ImageBatches(keras.utils.PyDataset):
             label_smoothing,
             drop_remainder,
         )
-        self.epoch = first_epoch
-        workers = positive_integer(workers, "workers")
-        self._look_ahead = None
-        if workers > 1 or use_multiprocessing:
-            self._look_ahead = LookAhead(
-                self._make,
-                workers,
-                use_multiprocessing,
-                positive_integer(max_queue_size, "max_queue_size"),
-            )
-
-    @property
-    def epoch(self):
-        """The epoch that batches are made for."""
-        return self._epoch
-
-    @epoch.setter
-    def epoch(self, value):
-        self._epoch = natural_number(value, "epoch")
-
-    def __len__(self):
-        return len(self._make)
-
-    def __getitem__(self, index):
-        if not 0 <= index < len(self):
-            raise IndexError(
-                f"There are {len(self)} batches. Received: index={index}"
-            )
-        if self._look_ahead is None:
-            return self._make(self.epoch, index)
-        return self._look_ahead.get(self.epoch, index, len(self))
-
-    def on_epoch_end(self):
-        self.epoch += 1
-
-    def close(self):
-        """Ends the workers. They start again if a batch is asked for."""
-        if self._look_ahead is not None:
-            self._look_ahead.close()
-
-
-class FollowEpochs(keras.callbacks.Callback):
-    """Tells the data which epoch the training is in.
-
-    `fit` does not, neither when it starts at an `initial_epoch` nor when a
-    callback restores an interrupted training.
-
-    Args:
-        batches: An `ImageBatches`, or anything with an attribute `epoch`.
-    """
-
-    def __init__(self, batches):
-        super().__init__()
-        self.batches = batches
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self.batches.epoch = epoch
+        super().__init__(
+            make, first_epoch, workers, use_multiprocessing, max_queue_size
+        )
 
 
 class BatchMaker:

@@ -1,12 +1,11 @@
 """Batches for masked language modelling whose chance follows from the seed."""
 
-import keras
 import numpy as np
 
 from mlp_mixers.arguments import boolean
 from mlp_mixers.arguments import positive_integer
 from mlp_mixers.data.augmentation import natural_number
-from mlp_mixers.data.look_ahead import LookAhead
+from mlp_mixers.data.epochs import EpochBatches
 from mlp_mixers.data.masking import check_ids
 from mlp_mixers.data.masking import check_places
 from mlp_mixers.data.masking import mask_tokens
@@ -17,7 +16,7 @@ from mlp_mixers.data.masking import numbers_per_row
 ORDER, MASKS, FIXED_MASKS = 1, 2, 3
 
 
-class MaskedLMBatches(keras.utils.PyDataset):
+class MaskedLMBatches(EpochBatches):
     """Packed text in batches, masked afresh each epoch.
 
     A batch is `(inputs, labels, mask_weights)`: inputs are the dictionary of
@@ -75,10 +74,7 @@ class MaskedLMBatches(keras.utils.PyDataset):
         workers=1,
         max_queue_size=10,
     ):
-        # Keras is told of one worker, so that it asks for batches in order:
-        # see `LookAhead`.
-        super().__init__(workers=1, use_multiprocessing=False)
-        self._make = MaskedBatchMaker(
+        make = MaskedBatchMaker(
             packed,
             tokenizer,
             batch_size,
@@ -92,21 +88,9 @@ class MaskedLMBatches(keras.utils.PyDataset):
             fixed,
             drop_remainder,
         )
-        self.epoch = first_epoch
-        workers = positive_integer(workers, "workers")
-        depth = positive_integer(max_queue_size, "max_queue_size")
-        self._look_ahead = None
-        if workers > 1:
-            self._look_ahead = LookAhead(self._make, workers, depth=depth)
-
-    @property
-    def epoch(self):
-        """The epoch that batches are made for."""
-        return self._epoch
-
-    @epoch.setter
-    def epoch(self, value):
-        self._epoch = natural_number(value, "epoch")
+        super().__init__(
+            make, first_epoch, workers, max_queue_size=max_queue_size
+        )
 
     @property
     def num_rows(self):
@@ -117,26 +101,6 @@ class MaskedLMBatches(keras.utils.PyDataset):
     def max_masked(self):
         """P, the number of places for masked tokens in a row."""
         return self._make.max_masked
-
-    def __len__(self):
-        return len(self._make)
-
-    def __getitem__(self, index):
-        if not 0 <= index < len(self):
-            raise IndexError(
-                f"There are {len(self)} batches. Received: index={index}"
-            )
-        if self._look_ahead is None:
-            return self._make(self.epoch, index)
-        return self._look_ahead.get(self.epoch, index, len(self))
-
-    def on_epoch_end(self):
-        self.epoch += 1
-
-    def close(self):
-        """Ends the workers. They start again if a batch is asked for."""
-        if self._look_ahead is not None:
-            self._look_ahead.close()
 
 
 class MaskedBatchMaker:

@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from mlp_mixers.arguments import positive_integer
-from mlp_mixers.data.batches import FollowEpochs
+from mlp_mixers.data.epochs import FollowEpochs
 from mlp_mixers.data.masked_batches import MaskedLMBatches
 from mlp_mixers.data.packing import pack_documents
 from mlp_mixers.data.text_encoder import TextEncoder

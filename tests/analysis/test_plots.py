@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from mlp_mixers.analysis import plot_history
+from mlp_mixers.analysis import plot_spatial_matrices
 from mlp_mixers.analysis import plot_spatial_weights
 from mlp_mixers.layers import GMLPBlock
 from mlp_mixers.models import GMLPImageClassifier
 from tests.cases import gmlp_nano
+from tests.cases import gmlp_text_nano
 from tests.cases import randomize
 from tests.cases import resmlp_nano
 
@@ -124,3 +126,25 @@ def test_history_pairs_training_and_validation(tmp_path):
 def test_empty_history(history):
     with pytest.raises(ValueError, match="no epoch to draw"):
         plot_history(history)
+
+
+def test_matrices_are_drawn_whole_and_by_distance(rng, tmp_path):
+    backbone = randomize(gmlp_text_nano(toeplitz=False), rng)
+    path = tmp_path / "w.png"
+    figure = plot_spatial_matrices(backbone, path=path)
+    above, below = figure.axes[:2], figure.axes[2:]
+    for block, image, curve in zip(backbone.blocks, above, below):
+        w = keras.ops.convert_to_numpy(block.gating_unit.spatial_matrix())[0]
+        np.testing.assert_array_equal(image.images[0].get_array(), w)
+        distances, means = curve.lines[0].get_data()
+        assert distances.tolist() == list(range(-5, 6))
+        for distance, mean in zip(distances, means):
+            entries = [
+                w[i, i + distance] for i in range(6) if 0 <= i + distance < 6
+            ]
+            assert mean == pytest.approx(np.mean(entries), rel=1e-5, abs=1e-7)
+    assert matplotlib.image.imread(path).shape[0] > 300
+    with pytest.raises(ValueError, match="head=1"):
+        plot_spatial_matrices(backbone, head=1)
+    with pytest.raises(ValueError, match="2 blocks"):
+        plot_spatial_matrices(backbone, blocks=[2])

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from mlp_mixers.data.batches import FollowEpochs
+from mlp_mixers.data.epochs import FollowEpochs
 from mlp_mixers.data.masked_batches import MaskedBatchMaker
 from mlp_mixers.data.masked_batches import MaskedLMBatches
 from mlp_mixers.data.masking import mask_tokens

@@ -1,0 +1,92 @@
+"""Batches that are functions of (epoch, index), as Keras asks for them."""
+
+import keras
+
+from mlp_mixers.arguments import positive_integer
+from mlp_mixers.data.augmentation import natural_number
+from mlp_mixers.data.look_ahead import LookAhead
+
+
+class EpochBatches(keras.utils.PyDataset):
+    """Base of the data sets whose every draw follows from the seed.
+
+    Args:
+        make: Callable `(epoch, index) -> batch`, with a length.
+        first_epoch: What `epoch` is at first.
+        workers: With two or more, batches are made ahead, by so many threads;
+            with one, when they are asked for.
+        use_multiprocessing: Whether workers are processes.
+        max_queue_size: How many batches are made ahead.
+
+    Raises:
+        ValueError: If an argument is out of range.
+    """
+
+    def __init__(
+        self,
+        make,
+        first_epoch=0,
+        workers=1,
+        use_multiprocessing=False,
+        max_queue_size=10,
+    ):
+        # Keras is told of one worker, so that it asks for batches in order:
+        # see `LookAhead`.
+        super().__init__(workers=1, use_multiprocessing=False)
+        self._make = make
+        self.epoch = first_epoch
+        workers = positive_integer(workers, "workers")
+        depth = positive_integer(max_queue_size, "max_queue_size")
+        self._look_ahead = None
+        if workers > 1 or use_multiprocessing:
+            self._look_ahead = LookAhead(
+                make, workers, use_multiprocessing, depth
+            )
+
+    @property
+    def epoch(self):
+        """The epoch that batches are made for."""
+        return self._epoch
+
+    @epoch.setter
+    def epoch(self, value):
+        self._epoch = natural_number(value, "epoch")
+
+    def __len__(self):
+        return len(self._make)
+
+    def __getitem__(self, index):
+        if not 0 <= index < len(self):
+            raise IndexError(
+                f"There are {len(self)} batches. Received: index={index}"
+            )
+        if self._look_ahead is None:
+            return self._make(self.epoch, index)
+        return self._look_ahead.get(self.epoch, index, len(self))
+
+    def on_epoch_end(self):
+        self.epoch += 1
+
+    def close(self):
+        """Ends the workers. They start again if a batch is asked for."""
+        if self._look_ahead is not None:
+            self._look_ahead.close()
+
+
+class FollowEpochs(keras.callbacks.Callback):
+    """Tells the data which epoch the training is in.
+
+    `fit` does not, neither when it starts at an `initial_epoch` nor when a
+    callback restores an interrupted training.
+
+    Args:
+        batches: An `ImageBatches`, a `MaskedLMBatches`, or anything with an
+            attribute `epoch`.
+    """
+
+    def __init__(self, batches):
+        super().__init__()
+        self.batches = batches
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.batches.epoch = epoch
