@@ -436,9 +436,8 @@ def same_weights(one, other):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize(
-    "keep", ["best", pytest.param("last", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("keep", ["best", "last"])
 def test_interrupted_and_gone_on_bit_for_bit(
     keep, cola, pretrained, tmp_path, monkeypatch, capsys
 ):

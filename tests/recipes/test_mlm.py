@@ -136,7 +136,9 @@ def test_going_on_with_a_model_on_other_text(texts, tmp_path):
     "training",
     [
         {},
-        {"whole_words": True, "mask_rate": 0.3},
+        pytest.param(
+            {"whole_words": True, "mask_rate": 0.3}, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_interrupted_and_gone_on_bit_for_bit(

@@ -152,7 +152,9 @@ def everything(pictures, out, keep="last"):
     return settings
 
 
-@pytest.mark.parametrize("keep", ["last", "best"])
+@pytest.mark.parametrize(
+    "keep", ["last", pytest.param("best", marks=pytest.mark.slow)]
+)
 def test_interrupted_and_gone_on_bit_for_bit(
     keep, pictures, tmp_path, monkeypatch, capsys
 ):
