@@ -43,10 +43,11 @@ from recipes import mlm_settings
 
 FOLDER = pathlib.Path("runs/language_study")
 SEEDS = 3
-EPOCHS = 5
+EPOCHS = 3
 VOCABULARY = 4_000
 SIZES = {"sequence_length": 128, "num_layers": 6, "hidden_dim": 64}
-SPLIT_DIM, WHOLE_DIM, AMLP_DIM = 384, 288, 324
+# With these all have 485,000 parameters, within 1%.
+SPLIT_DIM, WHOLE_DIM, AMLP_DIM, BERT_DIM = 384, 288, 324, 154
 VARIANTS = {
     "split": {"intermediate_dim": SPLIT_DIM},
     "amlp": {
@@ -54,7 +55,7 @@ VARIANTS = {
         "intermediate_dim": AMLP_DIM,
         "attention_dim": 16,
     },
-    "bert": {"model": "bert", "num_heads": 4},
+    "bert": {"model": "bert", "num_heads": 4, "intermediate_dim": BERT_DIM},
     "linear": {"gate": "linear", "intermediate_dim": WHOLE_DIM},
     "additive": {"gate": "additive", "intermediate_dim": WHOLE_DIM},
     "multiplicative": {
