@@ -26,8 +26,8 @@
 #    that helps.
 #
 # You know what a gating unit is from tutorial 1. Nothing is downloaded: the
-# text is Python's own manual, which is part of every Python. It takes about
-# two minutes on two CPU cores. Run
+# text is Python's own manual, which is part of every Python. It takes two to
+# three minutes on two CPU cores. Run
 # `python tutorials/04_reading_with_mlps.py`, or open it as a notebook with
 # jupytext.
 

@@ -60,15 +60,15 @@ class Task(keras.Model):
 
     def default_optimizer(self):
         """What `compile(optimizer="auto")` takes."""
-        raise NotImplementedError
+        raise NotImplementedError  # each task has its own
 
     def default_loss(self):
         """What `compile(loss="auto")` takes."""
-        raise NotImplementedError
+        raise NotImplementedError  # each task has its own
 
     def default_metrics(self):
         """What `compile(metrics="auto")` takes, as arguments of `compile`."""
-        raise NotImplementedError
+        raise NotImplementedError  # each task has its own
 
     def compile(
         self, optimizer="auto", loss="auto", *, metrics="auto", **kwargs
