@@ -1,4 +1,33 @@
-"""Ranges of settings, said in one wording."""
+"""Settings filled in and held in range, said in one wording."""
+
+import dataclasses
+
+
+def filled_in(training, recipes):
+    """What is asked for, and the rest by the recipe, as a dictionary.
+
+    Args:
+        training: A dataclass of settings; `None` is left to its `recipe`.
+        recipes: Dictionary of recipes by name.
+
+    Raises:
+        ValueError: If both `epochs` and `steps` are asked for.
+    """
+    asked = {
+        name: value
+        for name, value in dataclasses.asdict(training).items()
+        if value is not None
+    }
+    recipe = dict(recipes[training.recipe])
+    if {"epochs", "steps"} <= set(asked):
+        raise ValueError(
+            "How long to train is said by --epochs or by --steps. Received: "
+            f"epochs={asked['epochs']}, steps={asked['steps']}"
+        )
+    for one, other in (("epochs", "steps"), ("steps", "epochs")):
+        if one in asked and other in recipe:
+            recipe[other] = None
+    return {**recipe, **asked}
 
 
 def check_ranges(

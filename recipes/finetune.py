@@ -33,9 +33,7 @@ import numpy as np
 from mlp_mixers import analysis
 from mlp_mixers import data
 from mlp_mixers.data.task_data import PARTS
-from mlp_mixers.training import AdamW
 from mlp_mixers.training import TrainingCheckpoint
-from mlp_mixers.training import WarmupLinear
 from recipes import command
 from recipes import finetune_answers
 from recipes import finetune_data
@@ -289,21 +287,6 @@ def build(prepared):
     return model
 
 
-def optimizer(settings, total_steps):
-    """AdamW with the rate, decay and clipping of a `Training`."""
-    rate = WarmupLinear(
-        settings.learning_rate,
-        total_steps,
-        int(total_steps * settings.warmup_fraction),
-    )
-    return AdamW(
-        rate,
-        weight_decay=settings.weight_decay,
-        epsilon=settings.epsilon,
-        global_clipnorm=settings.clip_norm or None,
-    )
-
-
 def run(folder, config, prepared):
     """Trains every seed, measures and records; all that `folder` is for."""
     introduce(config, prepared)
@@ -385,7 +368,7 @@ def run_seed(folder, config, prepared, seed):
     keras.utils.set_random_seed(seed)
     model = build(prepared)
     total = prepared.epochs * prepared.steps
-    model.compile(optimizer(prepared.settings, total))
+    model.compile(fitting.linear_adamw(prepared.settings, total))
     begin = time.perf_counter()
     checkpoint = train(folder, config, prepared, model, seed)
     seconds = time.perf_counter() - begin

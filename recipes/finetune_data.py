@@ -5,10 +5,12 @@ import hashlib
 import json
 import pathlib
 
-import keras
 import numpy as np
 
 from mlp_mixers import data
+from mlp_mixers.data.epochs import EpochBatches
+from mlp_mixers.data.epochs import EpochOrder
+from mlp_mixers.data.epochs import number_of_batches
 from mlp_mixers.data.task_data import sample
 from mlp_mixers.data.task_sources import FORMS
 from mlp_mixers.data.text_encoder import LENGTH_STEP
@@ -65,7 +67,7 @@ class Part:
         return dataclasses.replace(self, token_ids=token_ids, windows=windows)
 
 
-class TaskBatches(keras.utils.PyDataset):
+class TaskBatches(EpochBatches):
     """Encoded examples in batches whose order follows from seed and epoch.
 
     A batch is `(inputs, targets)`, or `(inputs,)` without targets; inputs are
@@ -87,14 +89,20 @@ class TaskBatches(keras.utils.PyDataset):
     def __init__(
         self, part, batch_size, pad_id, seed=None, drop_remainder=False
     ):
-        super().__init__(workers=1, use_multiprocessing=False)
+        super().__init__(
+            TaskBatchMaker(part, batch_size, pad_id, seed, drop_remainder)
+        )
+
+
+class TaskBatchMaker:
+    """The batch as a function of (epoch, index); see `TaskBatches`."""
+
+    def __init__(self, part, batch_size, pad_id, seed, drop_remainder):
         self.part = part
         self.batch_size = batch_size
         self.pad_id = pad_id
-        self.seed = seed
         self.drop_remainder = drop_remainder
-        self.epoch = 0
-        self._drawn = None  # the last order drawn, and its epoch
+        self._order = EpochOrder(len(part), seed)
         if not len(self):
             raise ValueError(
                 f"The task has {len(part):,} rows to train with, fewer than a "
@@ -103,35 +111,16 @@ class TaskBatches(keras.utils.PyDataset):
             )
 
     def __len__(self):
-        if self.drop_remainder:
-            return len(self.part) // self.batch_size
-        return -(-len(self.part) // self.batch_size)
+        rows = len(self.part)
+        return number_of_batches(rows, self.batch_size, self.drop_remainder)
 
-    def __getitem__(self, index):
-        if not 0 <= index < len(self):
-            raise IndexError(
-                f"There are {len(self)} batches. Received: index={index}"
-            )
+    def __call__(self, epoch, index):
         start = index * self.batch_size
-        rows = self._order()[start : start + self.batch_size]
+        rows = self._order(epoch)[start : start + self.batch_size]
         inputs = inputs_of(self.part.token_ids[rows], self.pad_id)
         if self.part.targets is None:
             return (inputs,)
         return inputs, self.part.targets[rows]
-
-    def on_epoch_end(self):
-        self.epoch += 1
-
-    def close(self):
-        """For `fitting.fit`: there are no workers to end."""
-
-    def _order(self):
-        if self.seed is None:
-            return np.arange(len(self.part))
-        if self._drawn is None or self._drawn[0] != self.epoch:
-            rng = np.random.default_rng([self.seed, self.epoch])
-            self._drawn = self.epoch, rng.permutation(len(self.part))
-        return self._drawn[1]
 
 
 def load(settings, seed, whole=False):

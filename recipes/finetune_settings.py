@@ -13,6 +13,7 @@ from typing import Literal
 import tyro
 
 from recipes.checks import check_ranges
+from recipes.checks import filled_in
 from recipes.mlm_settings import Gate
 
 
@@ -210,21 +211,7 @@ def resolve(training):
     Raises:
         ValueError: If a setting is out of range.
     """
-    recipe = dict(RECIPES[training.recipe])
-    asked = {
-        name: value
-        for name, value in dataclasses.asdict(training).items()
-        if value is not None
-    }
-    if {"epochs", "steps"} <= set(asked):
-        raise ValueError(
-            "How long to train is said by --epochs or by --steps. Received: "
-            f"epochs={asked['epochs']}, steps={asked['steps']}"
-        )
-    for one, other in (("epochs", "steps"), ("steps", "epochs")):
-        if one in asked:
-            recipe[other] = None
-    resolved = Training(**{**recipe, **asked})
+    resolved = Training(**filled_in(training, RECIPES))
     check_ranges(
         resolved,
         positive=(

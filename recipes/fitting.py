@@ -3,7 +3,9 @@
 import keras
 
 from mlp_mixers import data
+from mlp_mixers.training import AdamW
 from mlp_mixers.training import ProgressBar
+from mlp_mixers.training import WarmupLinear
 
 
 def fit(
@@ -73,6 +75,26 @@ def fit(
             f"{checkpoint.epochs_done + 1}. Lower the learning rate, lengthen "
             f"the warm-up or clip gradients harder. {_what_is_kept(checkpoint)}"
         )
+
+
+def linear_adamw(settings, total_steps):
+    """AdamW with the rate, decay and clipping of a recipe for text.
+
+    Args:
+        settings: A `Training` in which every setting has a value.
+        total_steps: Steps of the whole training.
+    """
+    rate = WarmupLinear(
+        settings.learning_rate,
+        total_steps,
+        int(total_steps * settings.warmup_fraction),
+    )
+    return AdamW(
+        rate,
+        weight_decay=settings.weight_decay,
+        epsilon=settings.epsilon,
+        global_clipnorm=settings.clip_norm or None,
+    )
 
 
 def best_of(checkpoint):

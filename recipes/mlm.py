@@ -30,9 +30,7 @@ from mlp_mixers import data
 from mlp_mixers.models import GMLPMaskedLM
 from mlp_mixers.models import GMLPTextBackbone
 from mlp_mixers.models import MaskedLM
-from mlp_mixers.training import AdamW
 from mlp_mixers.training import TrainingCheckpoint
-from mlp_mixers.training import WarmupLinear
 from recipes import command
 from recipes import fitting
 from recipes import runs
@@ -142,7 +140,7 @@ def prepare(config):
     )
     held_out = held_out_batches(text, tokenizer, length, settings)
     epochs = settings.epochs or -(-settings.steps // len(batches))
-    model.compile(optimizer(settings, epochs * len(batches)))
+    model.compile(fitting.linear_adamw(settings, epochs * len(batches)))
     return Prepared(
         settings,
         epochs,
@@ -287,21 +285,6 @@ def held_out_batches(text, tokenizer, length, settings):
         rate=settings.mask_rate,
         whole_words=settings.whole_words,
         fixed=True,
-    )
-
-
-def optimizer(settings, total_steps):
-    """AdamW with the rate, decay and clipping of a `Training`."""
-    rate = WarmupLinear(
-        settings.learning_rate,
-        total_steps,
-        int(total_steps * settings.warmup_fraction),
-    )
-    return AdamW(
-        rate,
-        weight_decay=settings.weight_decay,
-        epsilon=settings.epsilon,
-        global_clipnorm=settings.clip_norm or None,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Literal
 import tyro
 
 from recipes.checks import check_ranges
+from recipes.checks import filled_in
 
 Gate = Literal["linear", "additive", "multiplicative", "split"]
 
@@ -169,23 +170,10 @@ def resolve(config):
     Raises:
         ValueError: If a setting is out of range.
     """
-    recipe = dict(RECIPES[config.training.recipe])
-    length = config.model.sequence_length or recipe.pop("sequence_length", None)
-    recipe.pop("sequence_length", None)
-    asked = {
-        name: value
-        for name, value in dataclasses.asdict(config.training).items()
-        if value is not None
-    }
-    if {"epochs", "steps"} <= set(asked):
-        raise ValueError(
-            "How long to train is said by --epochs or by --steps. Received: "
-            f"epochs={asked['epochs']}, steps={asked['steps']}"
-        )
-    for one, other in (("epochs", "steps"), ("steps", "epochs")):
-        if one in asked:
-            recipe[other] = None
-    resolved = Training(**{**recipe, **asked})
+    settings = filled_in(config.training, RECIPES)
+    length = settings.pop("sequence_length")
+    length = config.model.sequence_length or length
+    resolved = Training(**settings)
     check_ranges(
         resolved,
         positive=("epochs", "steps", "batch_size", "learning_rate", "epsilon"),

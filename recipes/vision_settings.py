@@ -13,6 +13,7 @@ import tyro
 
 from mlp_mixers.data.split import WAYS
 from recipes.checks import check_ranges
+from recipes.checks import filled_in
 
 Gate = Literal["linear", "additive", "multiplicative", "split"]
 Policy = Literal["none", "autoaugment", "randaugment", "keras_cv"]
@@ -203,12 +204,7 @@ def resolve(training):
     Raises:
         ValueError: If a setting is out of range.
     """
-    asked = {
-        name: value
-        for name, value in dataclasses.asdict(training).items()
-        if value is not None
-    }
-    resolved = Training(**{**RECIPES[training.recipe], **asked})
+    resolved = Training(**filled_in(training, RECIPES))
     check_ranges(
         resolved,
         positive=("epochs", "batch_size", "learning_rate", "epsilon"),

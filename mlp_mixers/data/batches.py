@@ -7,6 +7,7 @@ from mlp_mixers.data.augmentation import natural_number
 from mlp_mixers.data.augmentation import probability
 from mlp_mixers.data.augmentation import shift_images
 from mlp_mixers.data.epochs import EpochBatches
+from mlp_mixers.data.epochs import number_of_batches
 from mlp_mixers.data.mixing import check_labels
 from mlp_mixers.data.mixing import one_hot
 
@@ -141,9 +142,8 @@ class BatchMaker:
         self._drawn = None  # what `_draws` returned last, and its epoch
 
     def __len__(self):
-        if self.drop_remainder:
-            return len(self.images) // self.batch_size
-        return -(-len(self.images) // self.batch_size)
+        rows = len(self.images)
+        return number_of_batches(rows, self.batch_size, self.drop_remainder)
 
     def __call__(self, epoch, index):
         order, shifts = self._draws(epoch)

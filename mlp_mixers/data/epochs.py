@@ -1,6 +1,7 @@
 """Batches that are functions of (epoch, index), as Keras asks for them."""
 
 import keras
+import numpy as np
 
 from mlp_mixers.arguments import positive_integer
 from mlp_mixers.data.augmentation import natural_number
@@ -71,6 +72,38 @@ class EpochBatches(keras.utils.PyDataset):
         """Ends the workers. They start again if a batch is asked for."""
         if self._look_ahead is not None:
             self._look_ahead.close()
+
+
+class EpochOrder:
+    """The order of rows in an epoch, a function of (seed, epoch).
+
+    It is kept until another epoch is asked for. Threads that ask at the same
+    time draw the same.
+
+    Args:
+        num_rows: How many there are.
+        seed: Integer, not negative; `None` leaves them as they are.
+        *stream: Integers that tell this order from other draws of the seed.
+    """
+
+    def __init__(self, num_rows, seed, *stream):
+        self._num_rows, self._seed, self._stream = num_rows, seed, stream
+        self._drawn = None  # the last order drawn, and its epoch
+
+    def __call__(self, epoch):
+        """Integers `(num_rows,)`."""
+        if self._seed is None:
+            return np.arange(self._num_rows)
+        drawn = self._drawn
+        if drawn is None or drawn[0] != epoch:
+            rng = np.random.default_rng([self._seed, epoch, *self._stream])
+            self._drawn = drawn = epoch, rng.permutation(self._num_rows)
+        return drawn[1]
+
+
+def number_of_batches(rows, batch_size, drop_remainder):
+    """How many batches so many rows make."""
+    return rows // batch_size if drop_remainder else -(-rows // batch_size)
 
 
 class FollowEpochs(keras.callbacks.Callback):

@@ -6,6 +6,8 @@ from mlp_mixers.arguments import boolean
 from mlp_mixers.arguments import positive_integer
 from mlp_mixers.data.augmentation import natural_number
 from mlp_mixers.data.epochs import EpochBatches
+from mlp_mixers.data.epochs import EpochOrder
+from mlp_mixers.data.epochs import number_of_batches
 from mlp_mixers.data.masking import check_ids
 from mlp_mixers.data.masking import check_places
 from mlp_mixers.data.masking import mask_tokens
@@ -151,12 +153,12 @@ class MaskedBatchMaker:
         # Checks the rest of the arguments.
         starts = None if self.word_starts is None else self.word_starts[:1]
         self._mask(self.token_ids[:1], starts, np.random.default_rng(0))
-        self._drawn = None  # the last order drawn, and its epoch
+        order_seed = self.seed if self.shuffle else None
+        self._order = EpochOrder(len(self.token_ids), order_seed, ORDER)
 
     def __len__(self):
-        if self.drop_remainder:
-            return len(self.token_ids) // self.batch_size
-        return -(-len(self.token_ids) // self.batch_size)
+        rows = len(self.token_ids)
+        return number_of_batches(rows, self.batch_size, self.drop_remainder)
 
     def __call__(self, epoch, index):
         start = index * self.batch_size
@@ -183,20 +185,6 @@ class MaskedBatchMaker:
             word_starts=word_starts,
             **self.how,
         )
-
-    def _order(self, epoch):
-        """The order of an epoch, kept until the next one.
-
-        Threads that come here at the same time draw the same.
-        """
-        if not self.shuffle:
-            return np.arange(len(self.token_ids))
-        drawn = self._drawn
-        if drawn is None or drawn[0] != epoch:
-            rng = np.random.default_rng([self.seed, epoch, ORDER])
-            order = rng.permutation(len(self.token_ids))
-            self._drawn = drawn = epoch, order
-        return drawn[1]
 
     def _rng(self, epoch, start):
         """The epoch's generator, as if `start` rows had been masked by it."""

@@ -22,6 +22,7 @@ from mlp_mixers.training import score
 from recipes import finetune
 from recipes import finetune_answers
 from recipes import finetune_data
+from recipes import fitting
 from recipes import runs
 from recipes import text_models
 from recipes.finetune_settings import Config
@@ -525,14 +526,14 @@ def test_what_cannot_go_on(films, pretrained, tmp_path, monkeypatch):
 def test_a_seed_that_diverges_leaves_the_others(
     films, pretrained, tmp_path, monkeypatch
 ):
-    made = finetune.optimizer
+    made = fitting.linear_adamw
 
     def explosive(settings, total):
         if list((tmp_path / "run").glob("seed-*")):
             settings.learning_rate = 1e30
         return made(settings, total)
 
-    monkeypatch.setattr(finetune, "optimizer", explosive)
+    monkeypatch.setattr(fitting, "linear_adamw", explosive)
     config = settings(films, pretrained, tmp_path / "run", seeds=2)
     config.training.clip_norm = 0.0
     with pytest.raises(FloatingPointError, match="Lower the learning rate"):
