@@ -59,6 +59,20 @@ def positive_number(value, name):
     return float(value)
 
 
+def not_negative(value, name):
+    """Returns `value` as a `float`.
+
+    Raises:
+        ValueError: If `value` is anything but a number of zero or more.
+    """
+    if not _is_number(value) or not value >= 0:
+        raise ValueError(
+            f"`{name}` must be a number that is not negative. "
+            f"Received: {name}={value!r}"
+        )
+    return float(value)
+
+
 def drop_rate(value, name):
     """Returns the probability `value` as a `float`.
 
