@@ -30,6 +30,9 @@ class LayerCase:
     any_length: bool = True
     # Inputs by name that are positions of tokens.
     positions: tuple = ()
+    # Of layers with experts, how many weights one token does not use; half
+    # precision may send it elsewhere.
+    idle: int = 0
 
     def make(self, **changes):
         return self.layer(**{**self.arguments, **changes})
@@ -46,6 +49,8 @@ class ModelCase:
     parameters: int
     # Endings of the paths of weights that cancel before the output.
     without_effect: tuple = ()
+    # As of layers.
+    idle: int = 0
     # Of the outputs under a mixed policy, if it is not the half one.
     output_dtype: str | None = None
 
@@ -247,6 +252,122 @@ LAYER_CASES = [
     ),
 ]
 
+_SELF_ATTENTION = 8 * 24 + 24 + 8 * 8 + 8
+_EXPERT = 8 * 12 + 12 + 12 * 8 + 8
+
+
+def _experts(name, router, parameters, **arguments):
+    return LayerCase(
+        f"sparse_token_experts_{name}",
+        layers.SparseTokenExperts,
+        {
+            "num_experts": 3,
+            "intermediate_dim": 12,
+            "router": router,
+            **arguments,
+        },
+        (6, 8),
+        (6, 8),
+        3 * _EXPERT + parameters,
+        idle=(1 if name == "top_two" else 2) * _EXPERT,
+    )
+
+
+def _features(name, parameters, **arguments):
+    return LayerCase(
+        f"sparse_feature_experts_{name}",
+        layers.SparseFeatureExperts,
+        {"num_experts": 2, "sequence_length": 6, **arguments},
+        (6, 8),
+        (6, 4),
+        2 * (36 + 6) + 8 + parameters,
+    )
+
+
+LAYER_CASES += [
+    LayerCase(
+        "self_attention",
+        layers.SelfAttention,
+        {
+            "output_dim": 5,
+            "num_heads": 2,
+            "attention_dim": 4,
+            "causal": True,
+            "dropout_rate": 0.1,
+        },
+        (6, 8),
+        (6, 5),
+        8 * 12 + 12 + 4 * 5 + 5,
+    ),
+    LayerCase(
+        "position_embedding",
+        layers.PositionEmbedding,
+        {"sequence_length": 6},
+        (6, 8),
+        (6, 8),
+        6 * 8,
+        takes_mask=False,
+    ),
+    LayerCase(
+        "transformer_block",
+        layers.TransformerBlock,
+        {
+            "intermediate_dim": 12,
+            "num_heads": 2,
+            "drop_path_rate": 0.2,
+            "attention_dropout_rate": 0.1,
+        },
+        (6, 8),
+        (6, 8),
+        _SELF_ATTENTION + 2 * 16 + _EXPERT,
+    ),
+    LayerCase(
+        "transformer_block_experts",
+        layers.TransformerBlock,
+        {
+            "intermediate_dim": None,
+            "num_heads": 2,
+            "causal": True,
+            "feed_forward": layers.SparseTokenExperts(3, 12, "switch"),
+            "norm_placement": "post",
+            "dropout_rate": 0.1,
+        },
+        (6, 8),
+        (6, 8),
+        _SELF_ATTENTION + 2 * 16 + 3 * _EXPERT + 8 * 3,
+        idle=2 * _EXPERT,
+    ),
+    _experts("base", "base", 8 * 3),
+    _experts(
+        "top_two",
+        layers.TopTwoRouter(jitter=0.1, z_loss_weight=0.01, seed=1),
+        8 * 3,
+        activation="relu",
+        capacity_factor=2.0,
+    ),
+    _features("deterministic", 0),
+    _features("partial", 2 * 2, routing="partial", prefix_fraction=0.4),
+    LayerCase(
+        "smlp_block",
+        layers.SMLPBlock,
+        {
+            "num_experts": 3,
+            "intermediate_dim": 12,
+            "router": "switch",
+            "sequence_length": 6,
+            "attention_dim": 4,
+            "norm_placement": "post",
+        },
+        (6, 8),
+        (6, 8),
+        (3 * _EXPERT + 8 * 3 + 16)
+        + (8 * 12 + 12 + 6 * 8 + 8 + 16)
+        + (3 * (36 + 6) + 12)
+        + (8 * 12 + 12 + 4 * 6 + 6),
+        idle=2 * _EXPERT,
+    ),
+]
+
 _NANO = {
     "image_shape": (4, 6, 3),
     "patch_size": (2, 3),
@@ -420,9 +541,63 @@ MODEL_CASES += [
     ),
 ]
 
+_SMLP = {
+    "vocabulary_size": TEXT_VOCABULARY,
+    "sequence_length": 6,
+    "num_dense_blocks": 1,
+    "num_sparse_blocks": 1,
+    "hidden_dim": 8,
+    "intermediate_dim": 12,
+    "num_experts": 3,
+}
+
+
+def smlp_nano(**changes):
+    """A sparse text backbone of a dense and a sparse block."""
+    return models.SMLPBackbone(**{**_SMLP, **changes})
+
+
+_SMLP_DENSE = (8 * 12 + 12) + (6 * 8 + 8) + 16 + (36 + 6 + 12)
+_SMLP_SPARSE = _SMLP_DENSE + 2 * (36 + 6) + 3 * _EXPERT + 8 * 3 + 16
+
+MODEL_CASES += [
+    TextCase(
+        "smlp_backbone",
+        lambda **dtype: smlp_nano(dropout_rate=0.1, **dtype),
+        (6,),
+        (6, 8),
+        TEXT_VOCABULARY * 8 + _SMLP_DENSE + _SMLP_SPARSE + 16,
+        idle=2 * _EXPERT,
+        declared=(None, 8),
+    ),
+    TextCase(
+        "switch_causal_lm",
+        lambda **dtype: models.SMLPCausalLM(
+            smlp_nano(mixing="attention", router="switch", **dtype)
+        ),
+        (6,),
+        (6, TEXT_VOCABULARY),
+        (TEXT_VOCABULARY * 8 + 6 * 8 + 2 * _SELF_ATTENTION + 2 * 32)
+        + (_EXPERT + 3 * _EXPERT + 8 * 3 + 16),
+        idle=2 * _EXPERT,
+        declared=(None, TEXT_VOCABULARY),
+    ),
+]
+
+# Layers that return where tokens go and not tokens: see `test_routers.py`.
+ROUTERS = {
+    "BaseRouter",
+    "HashRouter",
+    "Router",
+    "Routing",
+    "SwitchRouter",
+    "TopTwoRouter",
+}
+
 # Bases that are not models by themselves.
 ABSTRACT = {
     "Backbone",
+    "CausalLM",
     "ImageClassifier",
     "MaskedLM",
     "SpanPredictor",

@@ -131,11 +131,11 @@ def check_half_precision(case, model, rng):
         outputs = half(inputs)
         dtype = getattr(case, "output_dtype", None) or dtype
         assert keras.backend.standardize_dtype(outputs.dtype) == dtype
-        np.testing.assert_allclose(
-            ops.convert_to_numpy(ops.cast(outputs, "float32")),
-            expected,
-            **HALF_PRECISION,
-        )
+        outputs = ops.convert_to_numpy(ops.cast(outputs, "float32"))
+        if case.idle:  # some tokens may go to other experts
+            assert np.isfinite(outputs).all()
+            continue
+        np.testing.assert_allclose(outputs, expected, **HALF_PRECISION)
 
 
 def check_training_step(model, case, rng):

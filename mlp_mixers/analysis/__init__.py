@@ -1,5 +1,7 @@
 """What a model has learned, as arrays and as pictures, and what it costs."""
 
+from mlp_mixers.analysis.causality import LeakReport
+from mlp_mixers.analysis.causality import leaks_future
 from mlp_mixers.analysis.flop_cost import Cost
 from mlp_mixers.analysis.flop_cost import Part
 from mlp_mixers.analysis.flop_cost import register_flops
@@ -13,8 +15,10 @@ from mlp_mixers.analysis.weights import spatial_weights
 __all__ = [
     "Cost",
     "FlopsReport",
+    "LeakReport",
     "Part",
     "count_flops",
+    "leaks_future",
     "plot_history",
     "plot_spatial_matrices",
     "plot_spatial_weights",

@@ -6,9 +6,11 @@ import numbers
 import keras
 
 from mlp_mixers.analysis import flop_formulas_own  # noqa: F401 - registers
+from mlp_mixers.analysis import flop_formulas_sparse  # noqa: F401
 from mlp_mixers.analysis.flop_cost import Cost
 from mlp_mixers.analysis.flop_cost import formula_of
 from mlp_mixers.analysis.flop_formulas_keras import operation_cost
+from mlp_mixers.data.masking import masked_per_row
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +121,9 @@ def count_flops(model, input_shape=None):
             inside it, or one layer; built.
         input_shape: Shape of one example, without the batch; a list or
             dictionary of them for several inputs. `None` takes the model's,
-            which must be known then.
+            which must be known then: images have one size, and text models
+            are counted for the longest text they read, masked language
+            models with the masks of 15% of its tokens.
 
     Returns:
         A `FlopsReport`.
@@ -157,6 +161,8 @@ def count_flops(model, input_shape=None):
             )
         counter.count(model, (_checked(input_shape),), {}, (), 0)
     else:
+        if input_shape is None:
+            input_shape = _of_longest_text(model)
         counter.count_graph(graph, _inputs(graph, input_shape), ())
     return FlopsReport(model.name, tuple(counter.rows))
 
@@ -269,6 +275,18 @@ def _graph_of(model):
     if isinstance(model, keras.Sequential):
         model = model._functional
     return model if hasattr(model, "_run_through_graph") else None
+
+
+def _of_longest_text(model):
+    """The shapes of a text model's inputs; `None` of any other's."""
+    length = getattr(getattr(model, "backbone", model), "sequence_length", None)
+    sizes = {"token_ids": length, "padding_mask": length}
+    if length:
+        sizes["mask_positions"] = masked_per_row(length)
+    names = [tensor.name for tensor in model.inputs]
+    if not length or not set(names) <= set(sizes):
+        return None
+    return {name: (sizes[name],) for name in names}
 
 
 def _inputs(graph, input_shape):

@@ -7,6 +7,9 @@ from mlp_mixers.data.augmentation import RandomResizedCrop
 from mlp_mixers.data.augmentation import RandomShift
 from mlp_mixers.data.augmentation import shift_images
 from mlp_mixers.data.batches import ImageBatches
+from mlp_mixers.data.choices import MultipleChoice
+from mlp_mixers.data.choices import cloze_of
+from mlp_mixers.data.choices import load_choices
 from mlp_mixers.data.digits import load_digits
 from mlp_mixers.data.epochs import FollowEpochs
 from mlp_mixers.data.glue import load_glue
@@ -32,6 +35,9 @@ from mlp_mixers.data.span_windows import best_spans
 from mlp_mixers.data.span_windows import span_windows
 from mlp_mixers.data.split import Split
 from mlp_mixers.data.squad import load_squad
+from mlp_mixers.data.streams import CausalLMBatches
+from mlp_mixers.data.streams import TextStream
+from mlp_mixers.data.streams import stream_documents
 from mlp_mixers.data.task_data import Examples
 from mlp_mixers.data.task_data import TaskData
 from mlp_mixers.data.task_sources import load_task
@@ -45,6 +51,7 @@ from mlp_mixers.data.tsv import load_tsv
 
 __all__ = [
     "AutoAugment",
+    "CausalLMBatches",
     "Compose",
     "Examples",
     "FollowEpochs",
@@ -54,6 +61,7 @@ __all__ = [
     "KerasCVRandAugment",
     "MaskedLMBatches",
     "Mixing",
+    "MultipleChoice",
     "PackedText",
     "RandAugment",
     "RandomErasing",
@@ -66,9 +74,12 @@ __all__ = [
     "TaskData",
     "TextEncoder",
     "TextSplit",
+    "TextStream",
     "Tokenizer",
     "best_spans",
+    "cloze_of",
     "find_broken",
+    "load_choices",
     "load_data",
     "load_digits",
     "load_folder",
@@ -85,5 +96,6 @@ __all__ = [
     "read_image",
     "shift_images",
     "span_windows",
+    "stream_documents",
     "suggested_vocabulary_size",
 ]

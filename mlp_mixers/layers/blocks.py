@@ -13,6 +13,7 @@ from mlp_mixers.layers.tiny_attention import TinyAttention
 from mlp_mixers.ops import check_padding_mask
 from mlp_mixers.ops import per_token
 from mlp_mixers.ops import zero_padding
+from mlp_mixers.ops.decoding import check_decodable
 
 
 @keras.saving.register_keras_serializable(package="mlp_mixers")
@@ -27,6 +28,10 @@ class GMLPBlock(keras.layers.Layer):
     takes the block's raw input, not the normalised one. In an aMLP block the
     tiny attention reads `norm(X)` and joins the gate:
     `Z̃ = Z₁ ⊙ (f(Z₂) + attention(norm(X)))`.
+
+    **One token at a time.** If causal, `prefill` is the call that also
+    returns a cache, and `step` continues from it with one new token an
+    example. The results are those of the call on all tokens, in inference.
 
     Args:
         intermediate_dim: Width e of the expansion, *before* the gating unit
@@ -127,10 +132,10 @@ class GMLPBlock(keras.layers.Layer):
             **common,
         )
         # s
-        self.gating_unit = SpatialGatingUnit(
-            sequence_length=sequence_length,
+        self.gating_unit = self._make_gating_unit(
             gate=gate,
             num_heads=num_heads,
+            sequence_length=sequence_length,
             toeplitz=toeplitz,
             causal=causal,
             epsilon=gate_epsilon,
@@ -153,6 +158,10 @@ class GMLPBlock(keras.layers.Layer):
         self.drop_path = StochasticDepth(
             self.drop_path_rate, name="drop_path", **common
         )
+
+    def _make_gating_unit(self, **arguments):
+        """s, from the arguments of a `SpatialGatingUnit`."""
+        return SpatialGatingUnit(**arguments)
 
     @property
     def gate_dim(self):
@@ -183,18 +192,109 @@ class GMLPBlock(keras.layers.Layer):
     def call(self, x, mask=None, training=False):
         check_padding_mask(mask, x.shape, type(self).__name__)
         x = ops.cast(x, self.compute_dtype)
-        # Padding is zero for all that follows, and itself in the sum.
-        normed = per_token(self.norm, zero_padding(x, mask))
-        z = per_token(self.intermediate_dense, normed)  # (b, n, e)
+        normed, z = self._expanded(x, mask)
         attended = None
         if self.attention:
             attended = self.attention(normed, mask=mask, training=training)
         z = self.gating_unit(
-            z, gate_residual=attended, mask=mask
+            z, gate_residual=attended, mask=mask, training=training
         )  # (b, n, e/2)
         y = per_token(self.output_dense, z)
         y = self.dropout(y, training=training)
-        return x + self.drop_path(y, training=training)
+        return self._after(x, self.drop_path(y, training=training))
+
+    def _before(self, x, mask):
+        """What the branch reads: norm(X)."""
+        # Padding is zero for all that follows, and itself in the sum.
+        return per_token(self.norm, zero_padding(x, mask))
+
+    def _after(self, x, y):
+        """Y from X and what the branch has made of it."""
+        return x + y
+
+    def _expanded(self, x, mask=None):
+        """norm(X), and σ(norm(X) · U) of shape (b, n, e)."""
+        normed = self._before(x, mask)
+        return normed, per_token(self.intermediate_dense, normed)
+
+    def make_cache(self, batch, length):
+        """An empty cache for `step`.
+
+        Args:
+            batch: Number of examples.
+            length: How many tokens it can hold, at most `sequence_length`.
+
+        Returns:
+            The caches of the gating unit and of the attention, if there is
+            one, under `"gating_unit"` and `"attention"`.
+
+        Raises:
+            ValueError: If the block is not causal or not built, or `length`
+                is above `sequence_length`.
+        """
+        check_decodable(self, self.gating_unit.causal)
+        cache = {"gating_unit": self.gating_unit.make_cache(batch, length)}
+        if self.attention:
+            cache["attention"] = self.attention.make_cache(batch, length)
+        return cache
+
+    def prefill(self, x, mask=None):
+        """The call, in inference, and the cache that continues it.
+
+        Args:
+            x: Tensor of shape `(batch, n, d)`, padded on the right.
+            mask: Padding mask of shape `(batch, n)`, true at real tokens.
+
+        Returns:
+            `(y, cache)`: the output of the call, and a cache of length n.
+
+        Raises:
+            ValueError: If the block is not causal or not built, and as the
+                call.
+        """
+        check_decodable(self, self.gating_unit.causal)
+        check_padding_mask(mask, x.shape, type(self).__name__)
+        x = ops.cast(x, self.compute_dtype)
+        normed, z = self._expanded(x, mask)
+        cache, attended = {}, None
+        if self.attention:
+            attended, cache["attention"] = self.attention.prefill(
+                normed, mask=mask
+            )
+        z, cache["gating_unit"] = self.gating_unit.prefill(
+            z, mask=mask, gate_residual=attended
+        )
+        return self._after(x, per_token(self.output_dense, z)), cache
+
+    def step(self, x, cache, positions):
+        """The output of one new token an example.
+
+        Args:
+            x: Tensor of shape `(batch, 1, d)`.
+            cache: From `make_cache`, `prefill` or the step before.
+            positions: Integers of shape `(batch,)`, the place of each new
+                token, below the cache's length.
+
+        Returns:
+            `(y, cache)`: the output, of the shape of `x`, and the cache with
+            the new token in it.
+
+        Raises:
+            ValueError: If the block is not causal or not built, or a shape
+                is another.
+        """
+        check_decodable(self, self.gating_unit.causal)
+        x = ops.cast(x, self.compute_dtype)
+        normed, z = self._expanded(x)
+        new, attended = {}, None
+        if self.attention:
+            attended, new["attention"] = self.attention.step(
+                normed, cache["attention"], positions
+            )
+        z, new["gating_unit"] = self.gating_unit.step(
+            z, cache["gating_unit"], positions, gate_residual=attended
+        )
+        return self._after(x, per_token(self.output_dense, z)), new
 
     def compute_output_shape(self, x_shape):
         # Asked for its complaint about inputs that are too long.
@@ -215,7 +315,8 @@ class GMLPBlock(keras.layers.Layer):
             "kernel_initializer",
             "bias_initializer",
         )
-        config.update({name: unit[name] for name in shared})
+        # Some are of other units' making, see `_make_gating_unit`.
+        config.update({name: unit[name] for name in shared if name in unit})
         config.update(
             {
                 "intermediate_dim": self.intermediate_dim,

@@ -17,6 +17,12 @@ from mlp_mixers.ops import check_padding_mask
 from mlp_mixers.ops import spatial_product
 from mlp_mixers.ops import toeplitz_matrix
 from mlp_mixers.ops import zero_padding
+from mlp_mixers.ops.decoding import causal_rows
+from mlp_mixers.ops.decoding import causal_toeplitz_rows
+from mlp_mixers.ops.decoding import check_decodable
+from mlp_mixers.ops.decoding import check_step
+from mlp_mixers.ops.decoding import rows_product
+from mlp_mixers.ops.decoding import write_at
 
 GATES = ("linear", "additive", "multiplicative", "split")
 # The gates that multiply. They start as the identity, W ≈ 0 and b = 1.
@@ -42,6 +48,11 @@ class SpatialGatingUnit(keras.layers.Layer):
 
     **Shorter inputs** than `sequence_length` use the leading rows and columns
     of `W` and the leading entries of `b`, causal or not.
+
+    **One token at a time.** If causal, `prefill` is the call that also
+    returns a cache, `norm(Z₂)` of all tokens, and `step` continues from it
+    with one new token an example, which costs one row of `W` and not all of
+    it. The results are those of the call on all tokens.
 
     Args:
         sequence_length: The number of tokens, n. `None` takes that of the
@@ -161,38 +172,136 @@ class SpatialGatingUnit(keras.layers.Layer):
             initializer=self.bias_initializer or self._first_bias(),
         )
 
-    def call(self, x, gate_residual=None, mask=None):
+    def call(self, x, gate_residual=None, mask=None, training=False):
         self._check_length(x.shape[1])
         check_padding_mask(mask, x.shape, type(self).__name__)
         if gate_residual is not None:
             self._check_gate_residual(x.shape, gate_residual.shape)
         # First of all, so that not even NaN in the padding gets anywhere.
         x = zero_padding(x, mask)
-        if self.gate == "split":
-            z1, z2 = ops.split(x, 2, axis=-1)  # (b, n, e/2) each
-        else:
-            z1 = z2 = x
-        f = self._project(z2, mask)
-        if gate_residual is not None:
-            f = f + gate_residual
-        if self.gate == "linear":
-            y = f
-        elif self.gate == "additive":
-            y = z1 + f
-        else:
-            y = z1 * f
+        z1, z2 = self._parts(x)
+        f = self._project(z2, mask, training)
+        y = self._gated(z1, f, gate_residual)
         return zero_padding(y, mask)
 
-    def _project(self, z, mask):
-        """f(Z) = W · norm(Z) + b."""
+    def make_cache(self, batch, length):
+        """An empty cache for `step`.
+
+        Args:
+            batch: Number of examples.
+            length: How many tokens it can hold, at most `sequence_length`.
+
+        Returns:
+            `{"normed": ...}`, zeros of shape `(batch, length, c)`, with c
+            the width of what is projected.
+
+        Raises:
+            ValueError: If the layer is not causal or not built, or `length`
+                is above `sequence_length`.
+        """
+        check_decodable(self, self.causal)
+        self._check_length(length)
+        channels = self.norm.gamma.shape[0]
+        shape = (batch, length, channels)
+        return {"normed": ops.zeros(shape, self.compute_dtype)}
+
+    def prefill(self, x, mask=None, gate_residual=None):
+        """The call and the cache that continues it.
+
+        Args:
+            x: Tensor of shape `(batch, n, e)`, padded on the right.
+            mask: Padding mask of shape `(batch, n)`, true at real tokens.
+            gate_residual: See the call.
+
+        Returns:
+            `(y, cache)`: the output of the call, and a cache of length n.
+
+        Raises:
+            ValueError: If the layer is not causal or not built, and as the
+                call.
+        """
+        check_decodable(self, self.causal)
+        y = self(x, gate_residual=gate_residual, mask=mask)
+        x = zero_padding(ops.cast(x, self.compute_dtype), mask)
+        _, z2 = self._parts(x)
+        return y, {"normed": zero_padding(self.norm(z2), mask)}
+
+    def step(self, x, cache, positions, gate_residual=None):
+        """The output of one new token an example.
+
+        Args:
+            x: Tensor of shape `(batch, 1, e)`.
+            cache: From `make_cache`, `prefill` or the step before. All rows
+                before the new token's must be filled; later ones are not
+                read.
+            positions: Integers of shape `(batch,)`, the place of each new
+                token, below the cache's length.
+            gate_residual: See the call; of one token.
+
+        Returns:
+            `(y, cache)`: the output, one token long, and the cache with the
+            new token in it.
+
+        Raises:
+            ValueError: If the layer is not causal or not built, or a shape
+                is another.
+        """
+        check_decodable(self, self.causal)
+        positions = ops.convert_to_tensor(positions, "int32")
+        check_step(x, positions, type(self).__name__)
+        if gate_residual is not None:
+            self._check_gate_residual(x.shape, gate_residual.shape)
+        z1, z2 = self._parts(ops.cast(x, self.compute_dtype))
+        normed = write_at(cache["normed"], positions, self.norm(z2))
+        cache = {**cache, "normed": normed}
+        f = self._project_at(positions, cache)
+        return self._gated(z1, f, gate_residual), cache
+
+    def _parts(self, x):
+        """Z₁, which passes the gate, and Z₂, which makes it."""
+        if self.gate == "split":
+            return ops.split(x, 2, axis=-1)  # (b, n, e/2) each
+        return x, x
+
+    def _gated(self, z1, f, gate_residual):
+        """s(Z) from Z₁ and f(Z₂)."""
+        if gate_residual is not None:
+            f = f + ops.cast(gate_residual, f.dtype)
+        if self.gate == "linear":
+            return f
+        return z1 + f if self.gate == "additive" else z1 * f
+
+    def _project(self, z, mask, training):
+        """f(Z) = W · norm(Z) + b; the same in training."""
         z = zero_padding(self.norm(z), mask)
         n = ops.shape(z)[1]
         y = spatial_product(self.spatial_matrix()[:, :n, :n], z)
         bias = ops.transpose(ops.convert_to_tensor(self.spatial_bias)[:, :n])
-        # (n, h) -> (n, channels): the bias of a head serves all its channels.
-        if self.num_heads > 1:
-            bias = ops.repeat(bias, z.shape[-1] // self.num_heads, axis=-1)
-        return y + bias
+        return y + self._to_channels(bias, z.shape[-1])
+
+    def _project_at(self, positions, cache):
+        """f(Z) of one token an example, from norm(Z) of all up to it.
+
+        One row of W an example; neither W nor its triangle is made. The
+        kernel is cast after the rows are taken, not whole.
+        """
+        normed = cache["normed"]
+        length = normed.shape[1]
+        self._check_length(length)
+        rows_of = causal_toeplitz_rows if self.toeplitz else causal_rows
+        kernel = ops.convert_to_tensor(self.spatial_kernel)
+        rows = rows_of(kernel, positions, length)  # (h, b, length)
+        y = rows_product(ops.cast(rows, normed.dtype), normed)
+        bias = ops.take(self.spatial_bias, positions, axis=1)  # (h, b)
+        bias = ops.cast(ops.transpose(bias), normed.dtype)
+        bias = self._to_channels(bias, normed.shape[-1])  # (b, channels)
+        return y + ops.expand_dims(bias, 1)
+
+    def _to_channels(self, bias, channels):
+        """(..., h) -> (..., channels): a head's bias serves its channels."""
+        if self.num_heads == 1:
+            return bias
+        return ops.repeat(bias, channels // self.num_heads, axis=-1)
 
     def spatial_matrix(self):
         """The W that multiplies, whatever it is made of.
@@ -240,13 +349,16 @@ class SpatialGatingUnit(keras.layers.Layer):
                     f"Received: channels={channels}"
                 )
             channels //= 2
+        self._check_groups(channels)
+        return channels
+
+    def _check_groups(self, channels):
         if channels % self.num_heads:
             raise ValueError(
                 "The channels that the gate projects must divide into "
                 "`num_heads` equal groups. "
                 f"Received: channels={channels}, num_heads={self.num_heads}"
             )
-        return channels
 
     def _check_length(self, length):
         if isinstance(length, int) and length > self._n:

@@ -1,21 +1,15 @@
 """The tiny attention that turns gMLP into aMLP.
 
-Letters: b batch, n and m tokens (n asks, m answers), a `attention_dim`.
+Letters: a `attention_dim`.
 """
 
 import keras
-from keras import ops
 
-from mlp_mixers.arguments import boolean
-from mlp_mixers.arguments import drop_rate
-from mlp_mixers.arguments import positive_integer
-from mlp_mixers.ops import check_padding_mask
-from mlp_mixers.ops import masked_softmax
-from mlp_mixers.ops import zero_padding
+from mlp_mixers.layers.self_attention import SelfAttention
 
 
 @keras.saving.register_keras_serializable(package="mlp_mixers")
-class TinyAttention(keras.layers.Layer):
+class TinyAttention(SelfAttention):
     """One small self-attention head.
 
         q, k, v = x · W_qkv                       three of width a
@@ -27,7 +21,8 @@ class TinyAttention(keras.layers.Layer):
     gating unit, so the attention carries no position information.
 
     **Masks are explicit.** With `mask`, nobody attends to padded tokens, and
-    the output there is zero. The softmax runs in float32.
+    the output there is zero. The softmax runs in float32. The mathematics
+    and the decoding are those of `SelfAttention`.
 
     Args:
         output_dim: Width of the output; the gate's width in an aMLP block.
@@ -71,76 +66,17 @@ class TinyAttention(keras.layers.Layer):
         dropout_rate=0.0,
         **kwargs,
     ):
-        super().__init__(**kwargs)
-        self.output_dim = positive_integer(output_dim, "output_dim")
-        self.attention_dim = positive_integer(attention_dim, "attention_dim")
-        self.causal = boolean(causal, "causal")
-        self.use_bias = boolean(use_bias, "use_bias")
-        self.dropout_rate = drop_rate(dropout_rate, "dropout_rate")
-        self.supports_masking = True
-        self.qkv_dense = keras.layers.Dense(
-            3 * self.attention_dim,
+        super().__init__(
+            output_dim,
+            num_heads=1,
+            attention_dim=attention_dim,
+            causal=causal,
             use_bias=use_bias,
-            dtype=self.dtype_policy,
-            name="qkv_dense",
+            dropout_rate=dropout_rate,
+            **kwargs,
         )
-        self.output_dense = keras.layers.Dense(
-            self.output_dim,
-            use_bias=use_bias,
-            dtype=self.dtype_policy,
-            name="output_dense",
-        )
-        self.dropout = keras.layers.Dropout(
-            self.dropout_rate, dtype=self.dtype_policy, name="dropout"
-        )
-
-    def build(self, x_shape):
-        if len(x_shape) != 3:
-            raise ValueError(
-                f"{type(self).__name__} expects inputs of shape "
-                f"`(batch, n, channels)`. Received: x.shape={x_shape}"
-            )
-        self.input_spec = keras.InputSpec(ndim=3, axes={-1: x_shape[-1]})
-        self.qkv_dense.build(x_shape)
-        self.output_dense.build((*x_shape[:-1], self.attention_dim))
-        self.dropout.build((x_shape[0], x_shape[1], x_shape[1]))
-
-    def call(self, x, mask=None, training=False):
-        check_padding_mask(mask, x.shape, type(self).__name__)
-        # A weight of zero is not enough: 0 · NaN is NaN.
-        x = zero_padding(x, mask)
-        q, k, v = ops.split(self.qkv_dense(x), 3, axis=-1)  # (b, n, a) each
-        scores = ops.matmul(
-            q * self.attention_dim**-0.5, ops.transpose(k, (0, 2, 1))
-        )  # (b, n, m)
-        weights = masked_softmax(scores, self._allowed(ops.shape(x)[1], mask))
-        weights = self.dropout(weights, training=training)
-        y = self.output_dense(ops.matmul(weights, v))
-        return zero_padding(y, mask)
-
-    def _allowed(self, n, mask):
-        """Who may attend to whom, broadcast to (b, n, m), or `None`."""
-        allowed = None
-        if mask is not None:
-            allowed = ops.cast(mask, "bool")[:, None, :]  # (b, 1, m)
-        if self.causal:
-            tokens = ops.arange(n)
-            earlier = tokens[None, :, None] >= tokens[None, None, :]
-            allowed = earlier if allowed is None else allowed & earlier
-        return allowed
-
-    def compute_output_shape(self, x_shape):
-        return (*x_shape[:-1], self.output_dim)
 
     def get_config(self):
         config = super().get_config()
-        config.update(
-            {
-                "output_dim": self.output_dim,
-                "attention_dim": self.attention_dim,
-                "causal": self.causal,
-                "use_bias": self.use_bias,
-                "dropout_rate": self.dropout_rate,
-            }
-        )
+        del config["num_heads"]  # always one, and not an argument
         return config

@@ -1,6 +1,7 @@
 """Backbones and tasks: Functional Keras models made of the layers."""
 
 from mlp_mixers.models.backbone import Backbone
+from mlp_mixers.models.causal_lm import CausalLM
 from mlp_mixers.models.gmlp_image import GMLPBackbone
 from mlp_mixers.models.gmlp_image import GMLPImageClassifier
 from mlp_mixers.models.gmlp_text import GMLPMaskedLM
@@ -13,11 +14,14 @@ from mlp_mixers.models.mixer import MixerBackbone
 from mlp_mixers.models.mixer import MixerImageClassifier
 from mlp_mixers.models.resmlp import ResMLPBackbone
 from mlp_mixers.models.resmlp import ResMLPImageClassifier
+from mlp_mixers.models.smlp_text import SMLPBackbone
+from mlp_mixers.models.smlp_text import SMLPCausalLM
 from mlp_mixers.models.span_predictor import SpanPredictor
 from mlp_mixers.models.text_classifier import TextClassifier
 
 __all__ = [
     "Backbone",
+    "CausalLM",
     "GMLPBackbone",
     "GMLPImageClassifier",
     "GMLPMaskedLM",
@@ -30,6 +34,8 @@ __all__ = [
     "MixerImageClassifier",
     "ResMLPBackbone",
     "ResMLPImageClassifier",
+    "SMLPBackbone",
+    "SMLPCausalLM",
     "SpanPredictor",
     "TextClassifier",
 ]

@@ -1,0 +1,243 @@
+"""What all routers share: the contract, and the losses of those that learn.
+
+Letters: b batch, n tokens, d channels, E experts, k choices of a token.
+"""
+
+import typing
+
+import keras
+from keras import ops
+
+from mlp_mixers.arguments import not_negative
+from mlp_mixers.arguments import positive_integer
+
+GROUPS = ("sequence", "batch")
+
+
+class Routing(typing.NamedTuple):
+    """Where tokens go.
+
+    Attributes:
+        expert_ids: int32 `(b, n, k)` of experts, the first choice first. An
+            id of E stands for no expert.
+        gates: float32 `(b, n, k)`: what multiplies an expert's output.
+        losses: Dictionary of scalars, by name; what trains the router beside
+            the task.
+    """
+
+    expert_ids: typing.Any
+    gates: typing.Any
+    losses: dict = {}
+
+
+class Router(keras.layers.Layer):
+    """Base of the routers: says which experts a token goes to.
+
+    **A router of your own** derives from this class, has
+    `call(x, token_ids=None, mask=None, training=False)` and returns a
+    `Routing`; weights are made in `build(x_shape)`. Padded tokens it may
+    route as it likes: the experts leave them out. It declares four things:
+
+    - `num_choices`: experts of a token, k;
+    - `causal_in_training`, `causal_in_inference`: whether later tokens have
+      no influence on where a token goes, nor on whether it finds a place;
+      `mlp_mixers.analysis.leaks_future` measures it;
+    - `balanced_in_training`: whether no expert ever gets more than a fair
+      share, rounded up, so that no place is missing in training.
+
+    Its mathematics are in float32 whatever the model's policy: half precision
+    ties logits, and ties change routes.
+
+    Args:
+        num_experts: Number of experts, E. The layer of the experts fills it
+            in where it is `None`.
+        group: Among which tokens experts have their places in training:
+            those of a `"sequence"`, so that examples do not depend on each
+            other, or of the whole `"batch"`.
+        loss_weights: Dictionary of the weights of its losses, by name.
+        **kwargs: `name`, `trainable` of `keras.layers.Layer`.
+
+    Call arguments:
+        x: Tensor of shape `(b, n, d)`: what the experts see.
+        token_ids: Integers of shape `(b, n)`.
+        mask: Padding mask of shape `(b, n)`, true at real tokens.
+        training: Whether the routing is that of training.
+
+    Returns:
+        A `Routing`.
+
+    Raises:
+        ValueError: If an argument is out of range.
+    """
+
+    num_choices = 1
+    causal_in_training = True
+    causal_in_inference = True
+    balanced_in_training = False
+    # How experts' last weights start, if the router asks for it.
+    expert_output_initializer = None
+
+    def __init__(
+        self, num_experts=None, group="sequence", loss_weights=None, **kwargs
+    ):
+        kwargs.setdefault("dtype", "float32")
+        super().__init__(**kwargs)
+        if self.compute_dtype not in ("float32", "float64"):
+            raise ValueError(
+                "A router computes in float32: leave `dtype` alone. "
+                f"Received: dtype={kwargs['dtype']!r}"
+            )
+        self.num_experts = positive_integer(
+            num_experts, "num_experts", optional=True
+        )
+        if group not in GROUPS:
+            raise ValueError(
+                f"`group` must be one of {GROUPS}. Received: group={group!r}"
+            )
+        self.group = group
+        self.supports_masking = True
+        self.loss_weights = {
+            name: not_negative(weight, f"{name}_weight")
+            for name, weight in (loss_weights or {}).items()
+        }
+
+    def compute_mask(self, *arguments, **masks):
+        return None  # masks are explicit
+
+    def compute_output_spec(self, x, token_ids=None, mask=None, training=False):
+        shape = (*x.shape[:2], self.num_choices)
+        scalar = keras.KerasTensor((), "float32")
+        return Routing(
+            keras.KerasTensor(shape, "int32"),
+            keras.KerasTensor(shape, "float32"),
+            {name: scalar for name in self.loss_weights},
+        )
+
+    def get_config(self):
+        config = super().get_config()
+        config.update({"num_experts": self.num_experts, "group": self.group})
+        return config
+
+
+class LearnedRouter(Router):
+    """Base of the routers with logits x · W_r and a softmax.
+
+        p(x) = softmax(x · W_r)
+
+    Two losses keep it healthy, over the real tokens of a step:
+
+        balance  L = E · Σ_e f_e · P_e      f_e share of tokens whose first
+                                            choice is e, P_e mean of p_e
+        z        L = mean(logsumexp(x · W_r)²)
+
+    The first is 1 if all experts are equally liked, and near E if all tokens
+    go to one; gradients come through P. The second keeps logits small.
+
+    Args:
+        num_experts: See `Router`.
+        group: See `Router`.
+        jitter: In training, the router's input is multiplied by uniform
+            numbers in [1 - jitter, 1 + jitter].
+        balance_loss_weight: Weight of the balance loss.
+        z_loss_weight: Weight of the z loss. The logits are those with jitter.
+        kernel_initializer: Of W_r. The default is Switch's: truncated normal
+            with variance 0.1 / d.
+        seed: Of the jitter.
+        **kwargs: See `Router`.
+
+    Reference:
+        [Switch Transformers](https://arxiv.org/abs/2101.03961), Sec. 2.2 and
+        eq. 4-6; z loss: [ST-MoE](https://arxiv.org/abs/2202.08906), eq. 5.
+    """
+
+    def __init__(
+        self,
+        num_experts=None,
+        group="sequence",
+        jitter=0.0,
+        balance_loss_weight=0.01,
+        z_loss_weight=0.0,
+        kernel_initializer=None,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(
+            num_experts,
+            group,
+            {
+                "balance_loss": balance_loss_weight,
+                "z_loss": z_loss_weight,
+            },
+            **kwargs,
+        )
+        self.jitter = not_negative(jitter, "jitter")
+        if self.jitter >= 1:
+            raise ValueError(
+                f"`jitter` must lie in [0, 1). Received: jitter={jitter}"
+            )
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.seed = seed
+        self.seed_generator = keras.random.SeedGenerator(seed)
+
+    def build(self, x_shape):
+        first = self.kernel_initializer or keras.initializers.VarianceScaling(
+            0.1, "fan_in", "truncated_normal"
+        )
+        self.kernel = self.add_weight(
+            name="kernel",
+            shape=(x_shape[-1], self.num_experts),
+            initializer=first,
+        )
+
+    def logits(self, x, training):
+        """x · W_r of shape (b, n, E), with jitter in training."""
+        if training and self.jitter:
+            noise = keras.random.uniform(
+                ops.shape(x),
+                1 - self.jitter,
+                1 + self.jitter,
+                dtype=x.dtype,
+                seed=self.seed_generator,
+            )
+            x = x * noise
+        return ops.matmul(x, self.kernel)
+
+    def losses_of(self, logits, probabilities, first_choice, mask):
+        """The losses of a step, as in `Routing`."""
+        experts = self.num_experts
+        chosen = ops.cast(
+            first_choice[..., None] == ops.arange(experts, dtype="int32"),
+            "float32",
+        )
+        f = masked_mean(chosen, mask)  # (E,)
+        p = masked_mean(probabilities, mask)
+        z = ops.square(ops.logsumexp(logits, axis=-1, keepdims=True))
+        return {
+            "balance_loss": experts * ops.sum(ops.stop_gradient(f) * p),
+            "z_loss": masked_mean(z, mask)[0],
+        }
+
+    def get_config(self):
+        config = super().get_config()
+        first = self.kernel_initializer
+        config.update(
+            {
+                "jitter": self.jitter,
+                "balance_loss_weight": self.loss_weights["balance_loss"],
+                "z_loss_weight": self.loss_weights["z_loss"],
+                "kernel_initializer": first
+                and keras.initializers.serialize(first),
+                "seed": self.seed,
+            }
+        )
+        return config
+
+
+def masked_mean(x, mask):
+    """Mean over the real tokens of a batch: (b, n, c) -> (c,)."""
+    if mask is None:
+        return ops.mean(x, axis=(0, 1))
+    real = ops.cast(mask, "bool")[..., None]
+    total = ops.sum(ops.where(real, x, ops.zeros_like(x)), axis=(0, 1))
+    count = ops.sum(ops.cast(real, "float32"))
+    return total / ops.maximum(count, 1.0)

@@ -1,0 +1,365 @@
+"""What all language models share that write on."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from mlp_mixers.arguments import positive_integer
+from mlp_mixers.data.epochs import FollowEpochs
+from mlp_mixers.data.streams import CausalLMBatches
+from mlp_mixers.data.streams import stream_documents
+from mlp_mixers.data.text_encoder import check_texts
+from mlp_mixers.data.text_encoder import is_text
+from mlp_mixers.data.text_encoder import spaced
+from mlp_mixers.models import generation
+from mlp_mixers.models.sampling import Sampling
+from mlp_mixers.models.text_task import TextTask
+from mlp_mixers.training.metrics import Perplexity
+from mlp_mixers.training.optimizer import AdamW
+from mlp_mixers.training.routing_metrics import RoutingMetrics
+
+
+class CausalLM(TextTask):
+    """Base of the causal language models.
+
+    The features of every token, times the embedding: `h · Eᵀ` are the logits
+    of the token that follows.
+
+    Args:
+        backbone: A backbone with `token_embedding`, `prefill` and `step`.
+        tokenizer: A `mlp_mixers.data.Tokenizer`, for text as input.
+        dtype: Of the head; the backbone's own if `None`.
+        trainable: Whether anything is trained.
+        **kwargs: `name` of `keras.Model`.
+    """
+
+    def __init__(
+        self, backbone, tokenizer=None, dtype=None, trainable=True, **kwargs
+    ):
+        self.check_backbone(backbone, kwargs)
+        dtype = keras.dtype_policies.get(dtype or backbone.dtype_policy)
+        inputs = dict(backbone.input)
+        x = backbone(inputs)  # (b, n, d)
+        logits = backbone.token_embedding(x, reverse=True)  # (b, n, V)
+        super().__init__(inputs=inputs, outputs=logits, **kwargs)
+        self.keep(backbone, dtype, trainable)
+        self.keep_tokenizer(tokenizer, backbone)
+        self._writer = None
+
+    @property
+    def first_predicted(self):
+        """The first output that counts: P - 1 in partial routing, else 0.
+
+        There P tokens choose the route, and what comes out at their places
+        knows them all. Output P - 1 predicts token P, the first honest one.
+        """
+        return max(getattr(self.backbone, "prefix_length", 0) - 1, 0)
+
+    def default_optimizer(self):
+        """AdamW at 1e-3 with decay 0.01, biases and norms spared."""
+        return AdamW(learning_rate=1e-3, weight_decay=0.01, epsilon=1e-6)
+
+    def default_loss(self):
+        """Σ w·ce / Σ w over what is predicted, from `first_predicted` on."""
+        return keras.losses.SparseCategoricalCrossentropy(
+            from_logits=True, reduction="mean_with_sample_weight"
+        )
+
+    def default_metrics(self):
+        """Perplexity and accuracy, over the same tokens as the loss."""
+        return {
+            "weighted_metrics": [
+                Perplexity(),
+                keras.metrics.SparseCategoricalAccuracy(name="accuracy"),
+            ]
+        }
+
+    def compute_loss(
+        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
+    ):
+        sample_weight = self._counted(y, sample_weight)
+        return super().compute_loss(x, y, y_pred, sample_weight, training)
+
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        sample_weight = self._counted(y, sample_weight)
+        return super().compute_metrics(x, y, y_pred, sample_weight)
+
+    def _counted(self, y, sample_weight):
+        """The weights, 0 before `first_predicted`."""
+        first = self.first_predicted
+        if not first or y is None:
+            return sample_weight
+        counted = ops.arange(ops.shape(y)[1]) >= first  # (n,)
+        if sample_weight is None:
+            sample_weight = ops.ones_like(y, dtype="float32")
+        return sample_weight * ops.cast(counted, sample_weight.dtype)
+
+    def fit(self, x=None, y=None, *args, **kwargs):
+        """As `keras.Model.fit`; `x` may be a list of documents.
+
+        They are put end to end and cut into rows of the backbone's
+        `sequence_length` (`mlp_mixers.data.stream_documents`).
+        """
+        followers = []
+        if is_text(x):
+            seed = ops.convert_to_numpy(keras.random.SeedGenerator().state)
+            x = self._batches(x, kwargs, int(seed[0]))
+            followers = [FollowEpochs(x)]
+        if is_text(kwargs.get("validation_data")):
+            kwargs["validation_data"] = self._batches(
+                kwargs["validation_data"], kwargs
+            )
+        if isinstance(x, CausalLMBatches):
+            kwargs = {"shuffle": False, **kwargs}  # they are shuffled
+            kwargs.pop("batch_size", None)
+        given = kwargs.pop("callbacks", None) or []
+        if not isinstance(given, keras.callbacks.CallbackList):
+            given = given if isinstance(given, (list, tuple)) else [given]
+            # First, so that what keeps logs gets them all.
+            given = [RoutingMetrics(), *followers, *given]
+        return super().fit(x, y, *args, callbacks=given, **kwargs)
+
+    def evaluate(self, x=None, y=None, *args, **kwargs):
+        """As `keras.Model.evaluate`; `x` may be a list of documents."""
+        if is_text(x):
+            x = self._batches(x, kwargs)
+            kwargs.pop("batch_size", None)
+        return super().evaluate(x, y, *args, **kwargs)
+
+    def _batches(self, texts, kwargs, seed=None):
+        """Batches of documents; in their order without a seed."""
+        length = self.backbone.sequence_length
+        return CausalLMBatches(
+            stream_documents(texts, self.tokenizer, length),
+            self.tokenizer.pad_id,
+            batch_size=kwargs.get("batch_size") or 32,
+            seed=seed,
+        )
+
+    def generate(
+        self,
+        inputs,
+        max_length=None,
+        stop_token_ids="auto",
+        strip_prompt=False,
+        sampler="greedy",
+        temperature=1.0,
+        top_k=None,
+        top_p=None,
+        seed=None,
+        verbose=0,
+    ):
+        """Continues texts.
+
+        Args:
+            inputs: A string or a list of strings; or token ids, a list of
+                lists of them.
+            max_length: Tokens of a result, the prompt and `<cls>` included;
+                the model's longest input if `None`.
+            stop_token_ids: Ids, or strings of one token each, after which a
+                text is finished. `"auto"` is the end of a document, `<sep>`;
+                `None` for none.
+            strip_prompt: Whether to return only what is new.
+            sampler: `"greedy"`, the most probable token; `"sample"`, a draw;
+                or a `keras_hub.samplers.Sampler`, which has settings of its
+                own.
+            temperature: See `Sampling`.
+            top_k: See `Sampling`; with it or `top_p`, `sampler` may be left
+                out.
+            top_p: See `Sampling`.
+            seed: Of the draws.
+            verbose: 1 shows a bar.
+
+        Returns:
+            A string or a list of strings; of ids, a list of lists of ids.
+
+        Raises:
+            ValueError: If a prompt is empty or leaves no room, or an argument
+                is out of range.
+
+        Example:
+
+        ```python
+        model.generate("The function returns", max_length=40)
+        model.generate(["The", "A list is"], sampler="sample", top_p=0.9)
+        ```
+        """
+        as_text = isinstance(inputs, str) or is_text(inputs)
+        prompts = self._prompts(inputs, as_text)
+        longest = self.backbone.sequence_length
+        end = positive_integer(max_length or longest, "max_length")
+        self._check_prompts(prompts, min(end, longest))
+        stop_ids = self._stop_ids(stop_token_ids)
+        writer = self._make_writer()
+        if hasattr(sampler, "get_next_token"):
+            rows = generation.write_by_keras_hub(
+                writer, prompts, min(end, longest), sampler, stop_ids
+            )
+        else:
+            if (top_k or top_p) and sampler == "greedy":
+                sampler = "sample"
+            steps = min(end, longest) - min(map(len, prompts))
+            rows = generation.write(
+                writer,
+                prompts,
+                [min(end, longest)] * len(prompts),
+                Sampling(sampler, temperature, top_k, top_p, seed),
+                stop_ids,
+                self._forbidden(),
+                generation.progress(steps) if verbose else None,
+            )
+        if strip_prompt:
+            rows = [row[len(p) :] for row, p in zip(rows, prompts)]
+        if not as_text:
+            return rows
+        texts = [self.tokenizer.decode(row) for row in rows]
+        if not strip_prompt:
+            # The space that every text begins with.
+            texts = [text.removeprefix(" ") for text in texts]
+        return texts[0] if isinstance(inputs, str) else texts
+
+    def score(self, prompts, continuations, batch_size=32):
+        """How probable continuations are, for multiple choice.
+
+            Σ_t log p(token t | prompt, tokens before t)
+
+        Args:
+            prompts: List of strings; `""` for none.
+            continuations: List of as many strings.
+            batch_size: Rows at a time.
+
+        Returns:
+            Dictionary of `log_probability`, float64 `(rows,)`, the sum, and
+            `tokens`, int `(rows,)`, over how many.
+
+        Raises:
+            ValueError: If they differ in number, a continuation is empty, or
+                a text is longer than the model reads.
+        """
+        prompts = check_texts(prompts, "prompts")
+        continuations = check_texts(continuations, "continuations")
+        if len(prompts) != len(continuations):
+            raise ValueError(
+                "Every prompt has one continuation. "
+                f"Received: {len(prompts)} and {len(continuations)}"
+            )
+        rows, starts = [], []
+        for prompt, continuation in zip(prompts, continuations):
+            before = [self.tokenizer.cls_id, *self._ids(prompt)]
+            after = self._ids(continuation)
+            if not after:
+                raise ValueError(
+                    "A continuation must have a token. "
+                    f"Received: continuation={continuation!r}"
+                )
+            starts.append(len(before))
+            rows.append(before + after)
+        self._check_prompts(rows, self.backbone.sequence_length + 1)
+        sums = [
+            self._sums(rows[i : i + batch_size], starts[i : i + batch_size])
+            for i in range(0, len(rows), batch_size)
+        ]
+        return {
+            "log_probability": np.concatenate(sums),
+            "tokens": np.array([len(r) - s for r, s in zip(rows, starts)]),
+        }
+
+    def _sums(self, rows, starts):
+        """Sums of log-probabilities from `starts` on."""
+        n = max(map(len, rows))
+        padded = np.full((len(rows), n), self.tokenizer.pad_id, "int32")
+        for row, ids in zip(padded, rows):
+            row[: len(ids)] = ids
+        inputs = {
+            "token_ids": padded,
+            "padding_mask": (np.arange(n) < [[len(r)] for r in rows]),
+        }
+        inputs["padding_mask"] = inputs["padding_mask"].astype("int32")
+        logits = keras.Model.predict_on_batch(self, inputs)
+        logits = np.asarray(logits, "float64")[:, :-1]
+        logits -= logits.max(-1, keepdims=True)
+        log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        log_p = np.take_along_axis(log_p, padded[:, 1:, None], -1)[..., 0]
+        # Output t predicts token t + 1.
+        place = np.arange(1, n)
+        lengths = np.array([[len(row)] for row in rows])
+        counted = (place >= np.array(starts)[:, None]) & (place < lengths)
+        return np.where(counted, log_p, 0).sum(-1)
+
+    def _make_writer(self):
+        if self._writer is None:
+            self._writer = generation.Writer(self)
+        return self._writer
+
+    def _ids(self, text):
+        return self.tokenizer.encode([spaced(text)])[0].ids if text else []
+
+    def _prompts(self, inputs, as_text):
+        """Lists of ids, with `<cls>` before a text."""
+        if not as_text:
+            rows = (
+                ops.convert_to_numpy(inputs)
+                if hasattr(inputs, "shape")
+                else inputs
+            )
+            return [[int(i) for i in row] for row in rows]
+        texts = [inputs] if isinstance(inputs, str) else list(inputs)
+        if self.tokenizer is None:
+            raise ValueError(
+                "The model has no tokenizer, so it takes token ids. "
+                f"Received: inputs={inputs!r}"
+            )
+        check_texts(texts, "inputs")
+        return [[self.tokenizer.cls_id, *self._ids(text)] for text in texts]
+
+    def _check_prompts(self, prompts, end):
+        if not prompts or not all(prompts):
+            raise ValueError(
+                "A prompt must have a token. Received: an empty one"
+            )
+        longest = max(map(len, prompts))
+        if longest >= end:
+            raise ValueError(
+                "There is no room after the longest prompt: shorten it, raise "
+                f"`max_length`, up to {self.backbone.sequence_length}. "
+                f"Received: a prompt of {longest} tokens, `<cls>` included, "
+                f"max_length={end}"
+            )
+        prefix = getattr(self.backbone, "prefix_length", 0)
+        shortest = min(map(len, prompts))
+        if shortest < prefix and self.backbone.short_prompt is None:
+            raise ValueError(
+                f"Partial routing needs prompts of {prefix} tokens. Give "
+                "longer ones, or build the model with "
+                "`short_prompt='deterministic'`. "
+                f"Received: a prompt of {shortest} tokens"
+            )
+
+    def _stop_ids(self, stop_token_ids):
+        if isinstance(stop_token_ids, str) and stop_token_ids == "auto":
+            return {self.tokenizer.sep_id} if self.tokenizer else set()
+        found = set()
+        for token in () if stop_token_ids is None else stop_token_ids:
+            if isinstance(token, str):
+                token = self._one_token(token)
+            found.add(int(token))
+        return found
+
+    def _one_token(self, text):
+        ids = self.tokenizer.encode([text])[0].ids
+        if len(ids) != 1:
+            raise ValueError(
+                "A text stops after a token, so a string must be one token. "
+                f"Received: {text!r}, which is {len(ids)}"
+            )
+        return ids[0]
+
+    def _forbidden(self):
+        """Tokens that are no text: all special ones but the end."""
+        if self.tokenizer is None:
+            return []
+        special = set(self.tokenizer.special_ids) - {self.tokenizer.sep_id}
+        beyond = range(
+            self.tokenizer.vocabulary_size, self.backbone.vocabulary_size
+        )
+        return sorted(special | set(beyond))

@@ -1,0 +1,329 @@
+"""Token experts against loops over tokens."""
+
+import math
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from mlp_mixers.layers.hash_router import HashRouter
+from mlp_mixers.layers.switch_router import SwitchRouter
+from mlp_mixers.layers.token_experts import SparseTokenExperts
+from mlp_mixers.layers.top_two_router import TopTwoRouter
+from mlp_mixers.training import RoutingMetrics
+from tests.cases import randomize
+
+B, N, D, F, E, V = 3, 10, 6, 8, 4, 20
+ROUTERS = ["base", "switch", "top_two", "hash"]
+
+
+def pattern(router):
+    return HashRouter(vocabulary_size=V) if router == "hash" else router
+
+
+def make(rng, router="switch", **arguments):
+    arguments = {"num_experts": E, "intermediate_dim": F, **arguments}
+    layer = SparseTokenExperts(router=pattern(router), **arguments)
+    layer.build((None, None, D))
+    table = getattr(layer.router, "table", None)
+    kept = None if table is None else ops.convert_to_numpy(table)
+    randomize(layer, rng)
+    if table is not None:
+        table.assign(kept)
+    return layer
+
+
+@pytest.fixture
+def x(rng):
+    return rng.normal(size=(B, N, D)).astype("float32")
+
+
+@pytest.fixture
+def tokens(rng):
+    return rng.integers(0, V, (B, N)).astype("int32")
+
+
+@pytest.fixture
+def mask():
+    return np.arange(N) < np.array([[10], [7], [1]])
+
+
+def call(layer, x, **others):
+    return ops.convert_to_numpy(layer(x, **others))
+
+
+def expert(layer, e, x):
+    """E_e(x) of one token, in float64."""
+    w1, b1, w2, b2 = (
+        ops.convert_to_numpy(w)[e].astype("float64")
+        for w in (
+            layer.intermediate_kernel,
+            layer.intermediate_bias,
+            layer.output_kernel,
+            layer.output_bias,
+        )
+    )
+    h = x.astype("float64") @ w1 + b1
+    h = h * (1 + np.vectorize(math.erf)(h / np.sqrt(2))) / 2
+    return h @ w2 + b2
+
+
+def by_loops(layer, x, tokens, mask, training, capacity=None, group="sequence"):
+    """The sum over choices, places in a queue, one token after another."""
+    routing = layer.router(x, token_ids=tokens, mask=mask, training=training)
+    ids, gates = (ops.convert_to_numpy(part) for part in routing[:2])
+    y = np.zeros(x.shape)
+    queues = {}
+    for choice in range(ids.shape[-1]):
+        for b in range(len(x)):
+            for t in range(x.shape[1]):
+                e = ids[b, t, choice]
+                if e == layer.num_experts or not mask[b, t]:
+                    continue
+                key = e, b if group == "sequence" else 0
+                queues[key] = queues.get(key, 0) + 1
+                if capacity is None or queues[key] <= capacity:
+                    gate = gates[b, t, choice]
+                    y[b, t] += gate * expert(layer, e, x[b, t])
+    return y
+
+
+@pytest.mark.parametrize("router", ROUTERS)
+def test_inference_is_the_formula_and_drops_nothing(
+    router, x, tokens, mask, rng
+):
+    layer = make(rng, router, capacity_factor=0.1)
+    found = call(layer, x, token_ids=tokens, mask=mask)
+    expected = by_loops(layer, x, tokens, mask, False)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    assert (found[~mask] == 0).all()
+
+
+@pytest.mark.parametrize("group", ["sequence", "batch"])
+@pytest.mark.parametrize("cls", [SwitchRouter, TopTwoRouter, HashRouter])
+def test_training_drops_who_comes_too_late(cls, group, x, tokens, mask, rng):
+    arguments = {"group": group}
+    if cls is TopTwoRouter:
+        arguments["second_choice"] = "all"
+    if cls is HashRouter:
+        arguments["vocabulary_size"] = V
+    layer = make(rng, cls(**arguments), capacity_factor=0.5)
+    choices = layer.router.num_choices
+    items = N * (B if group == "batch" else 1) * choices
+    capacity = math.ceil(0.5 * items / E)
+    found = call(layer, x, token_ids=tokens, mask=mask, training=True)
+    expected = by_loops(layer, x, tokens, mask, True, capacity, group)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    everything = by_loops(layer, x, tokens, mask, True)
+    assert not np.allclose(everything, expected)  # something was dropped
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_base_drops_nothing_in_training(masked, x, mask, rng):
+    layer = make(rng, "base")
+    mask = mask if masked else np.ones_like(mask)
+    found = call(layer, x, mask=mask, training=True)
+    expected = by_loops(layer, x, None, mask, True)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("factor", [None, 100.0])
+def test_with_places_for_all_training_is_inference(factor, x, rng):
+    layer = make(rng, "switch", capacity_factor=factor)
+    np.testing.assert_allclose(
+        call(layer, x, training=True), call(layer, x), rtol=1e-5, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("router", ROUTERS)
+def test_a_row_is_the_same_alone_and_twice(router, x, tokens, rng):
+    layer = make(rng, router)
+    whole = call(layer, x, token_ids=tokens)
+    again = call(layer, x, token_ids=tokens)
+    np.testing.assert_array_equal(whole, again)
+    alone = call(layer, x[1:2], token_ids=tokens[1:2])
+    np.testing.assert_allclose(whole[1:2], alone, rtol=1e-5, atol=1e-6)
+    one = call(layer, x[:1, :1], token_ids=tokens[:1, :1])
+    np.testing.assert_allclose(whole[:1, :1], one, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("router", ROUTERS)
+def test_padding_is_inert_and_takes_no_place(
+    router, training, x, tokens, mask, rng
+):
+    if training and router == "top_two":
+        router = TopTwoRouter(second_choice="all")
+    layer = make(rng, router, capacity_factor=1.0)
+    changed = x.copy()
+    changed[~mask] = np.nan
+    # Padding before real tokens too: places are taken in order.
+    for other in (mask, mask[:, ::-1]):
+        clean = np.where(other[..., None], x, 0)
+        dirty = np.where(other[..., None], x, np.nan)
+        arguments = {"token_ids": tokens, "training": training}
+        one = call(layer, clean, mask=other, **arguments)
+        two = call(layer, dirty, mask=other, **arguments)
+        np.testing.assert_array_equal(one, two)
+        assert np.isfinite(one).all()
+
+
+def test_all_tokens_to_one_expert_in_half_precision(rng):
+    """Places are integers: sums of ones in bfloat16 stop at 256."""
+    layer = SparseTokenExperts(
+        2, F, "switch", capacity_factor=2.0, dtype="mixed_bfloat16"
+    )
+    layer.build((None, None, D))
+    layer.router.kernel.assign(np.array([[9.0, -9.0]] * D))
+    x = np.abs(rng.normal(size=(1, 600, D))).astype("float32") + 1
+    y = ops.convert_to_numpy(ops.cast(layer(x, training=True), "float32"))
+    alone = [
+        ops.convert_to_numpy(ops.cast(layer(x[:, i : i + 1]), "float32"))
+        for i in (0, 255, 256, 257, 599)
+    ]
+    for i, expected in zip((0, 255, 256, 257, 599), alone):
+        np.testing.assert_allclose(
+            y[:, i : i + 1], expected, rtol=0.02, atol=0.02
+        )
+    assert layer.router.compute_dtype == "float32"
+    assert layer.router.kernel.dtype == "float32"
+
+
+def test_base_starts_as_the_identity_and_learns_its_experts_first(x):
+    inputs = keras.Input((N, D))
+    layer = SparseTokenExperts(E, F, "base")
+    model = keras.Model(inputs, inputs + layer(inputs))
+    np.testing.assert_array_equal(model.predict(x, verbose=0), x)
+    before = ops.convert_to_numpy(layer.router.kernel)
+    model.compile(keras.optimizers.SGD(0.5), loss="mse")
+    y = np.ones_like(x)
+    model.train_on_batch(x, y)
+    after_one = ops.convert_to_numpy(layer.router.kernel)
+    np.testing.assert_array_equal(before, after_one)
+    model.train_on_batch(x, y)
+    assert (ops.convert_to_numpy(layer.router.kernel) != after_one).any()
+
+
+def test_the_gate_is_applied_once(x, rng):
+    """A linear expert without bias: twice the input, twice the output."""
+    layer = make(rng, "hash", activation="linear")
+    layer.intermediate_bias.assign(np.zeros((E, F)))
+    layer.output_bias.assign(np.zeros((E, D)))
+    tokens = np.zeros((B, N), "int32")
+    one = call(layer, x, token_ids=tokens)
+    two = call(layer, 2 * x, token_ids=tokens)
+    np.testing.assert_allclose(two, 2 * one, rtol=1e-5)
+
+
+def test_copies_of_one_network_are_that_network(x, rng):
+    layer = make(rng, "top_two")
+    for weight in layer.trainable_variables:
+        if weight is not layer.router.kernel:
+            value = ops.convert_to_numpy(weight)
+            weight.assign(np.broadcast_to(value[:1], value.shape))
+    expected = np.array([[expert(layer, 0, t) for t in row] for row in x])
+    np.testing.assert_allclose(call(layer, x), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_losses_and_metrics_are_of_training(x, rng):
+    inputs = keras.Input((N, D))
+    layer = SparseTokenExperts(
+        E,
+        F,
+        SwitchRouter(balance_loss_weight=3.0, z_loss_weight=0.5),
+        capacity_factor=0.5,
+        name="experts",
+    )
+    model = keras.Model(inputs, layer(inputs))
+    model.compile(keras.optimizers.SGD(0.0), loss="mse")
+    y = np.zeros_like(x)
+    logs = model.fit(
+        x, y, batch_size=B, verbose=0, callbacks=[RoutingMetrics()]
+    ).history
+    routing = layer.router(x, training=True)
+    balance, z = (float(v) for v in routing.losses.values())
+    task = model.evaluate(x, y, verbose=0, return_dict=True)["loss"]
+    trained = np.mean(call(layer, x, training=True) ** 2)
+    np.testing.assert_allclose(
+        logs["loss"][0], trained + 3 * balance + 0.5 * z, rtol=1e-4
+    )
+    np.testing.assert_allclose(task, np.mean(call(layer, x) ** 2), rtol=1e-4)
+    np.testing.assert_allclose(
+        logs["experts_balance_loss"][0], balance, rtol=1e-4
+    )
+    loads = np.bincount(
+        ops.convert_to_numpy(routing.expert_ids).ravel(), minlength=E
+    )
+    share = loads / loads.sum()
+    entropy = -np.sum(share * np.log(np.maximum(share, 1e-9))) / np.log(E)
+    np.testing.assert_allclose(
+        logs["experts_load_entropy"][0], entropy, rtol=1e-4
+    )
+    np.testing.assert_allclose(
+        logs["experts_max_load"][0], E * share.max(), rtol=1e-4
+    )
+    ids = ops.convert_to_numpy(routing.expert_ids)[..., 0]
+    places = math.ceil(0.5 * N / E)
+    late = sum(
+        max(0, np.sum(row == e) - places) for row in ids for e in range(E)
+    )
+    np.testing.assert_allclose(
+        logs["experts_drop_rate"][0], late / ids.size, rtol=1e-4, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("router", ROUTERS)
+def test_every_expert_in_use_learns_and_an_idle_one_stays(router, x, tokens):
+    inputs = keras.Input((N, D)), keras.Input((N,), dtype="int32")
+    layer = SparseTokenExperts(E, F, pattern(router))
+    outputs = layer(inputs[0], token_ids=inputs[1])
+    model = keras.Model(inputs, outputs)
+    layer.output_kernel.assign(np.full((E, F, D), 0.1))
+    model.compile(keras.optimizers.SGD(0.1), loss="mse")
+    # Two copies of one token: at most two experts are asked.
+    x = np.broadcast_to(x[:1, :1], x.shape).copy()
+    tokens = np.broadcast_to(tokens[:1, :1], tokens.shape).copy()
+    before = ops.convert_to_numpy(layer.output_kernel)
+    model.train_on_batch([x, tokens], np.ones_like(x))
+    after = ops.convert_to_numpy(layer.output_kernel)
+    assert np.isfinite(after).all()
+    moved = (before != after).any(axis=(1, 2)).sum()
+    assert moved == {"base": E, "switch": 1, "hash": 1}.get(router, moved)
+    assert moved >= 1
+
+
+@pytest.mark.parametrize("tokens_in_all", [1, 2, 3])
+def test_fewer_tokens_than_experts(tokens_in_all, rng):
+    layer = make(rng, "switch", num_experts=E)
+    x = rng.normal(size=(1, tokens_in_all, D)).astype("float32")
+    mask = np.ones((1, tokens_in_all), bool)
+    for training in (False, True):
+        found = call(layer, x, training=training)
+        expected = by_loops(layer, x, None, mask, training, training or None)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_experts_start_like_networks_of_their_own():
+    layer = SparseTokenExperts(8, 64, "switch")
+    layer.build((None, None, 32))
+    kernel = ops.convert_to_numpy(layer.intermediate_kernel)
+    deviation = np.sqrt(2 / (32 + 64))  # Glorot's
+    np.testing.assert_allclose(kernel.std(axis=(1, 2)), deviation, rtol=0.1)
+    assert abs(np.corrcoef(kernel.reshape(8, -1))[0, 1:]).max() < 0.2
+    trained = sum(math.prod(w.shape) for w in layer.trainable_weights)
+    assert trained == 8 * (2 * 32 * 64 + 64 + 32) + 32 * 8
+
+
+def test_arguments():
+    for name, value in [
+        ("num_experts", 0),
+        ("intermediate_dim", 1.5),
+        ("capacity_factor", 0),
+        ("router", "bass"),
+    ]:
+        arguments = {"num_experts": E, "intermediate_dim": F, name: value}
+        with pytest.raises(ValueError, match=name):
+            SparseTokenExperts(**arguments)
+    with pytest.raises(ValueError, match="batch, n, channels"):
+        SparseTokenExperts(E, F).build((None, D))
