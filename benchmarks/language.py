@@ -18,19 +18,14 @@ The output is the table of `docs/benchmarks.md`. Float32, CPU, Linux only.
 """
 
 import argparse
-import datetime
 import os
-import pathlib
-import shlex
 import statistics
-import sys
 import tempfile
 
 from benchmarks import language_worker
-from benchmarks.protocol import Worker
-from benchmarks.protocol import cpu
+from benchmarks.protocol import print_environment
 from benchmarks.protocol import quiet_or_exit
-from benchmarks.protocol import worker_environment
+from benchmarks.protocol import take_turns
 
 BACKENDS = ("torch", "tensorflow", "jax")
 TITLES = {"torch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX"}
@@ -55,10 +50,15 @@ def main():
                 if question == "input" and ("input", "any") in results:
                     continue  # no backend has a part in it
                 key = "any" if question == "input" else backend
-                results[question, key] = measure(
-                    QUESTIONS[question], backend, arguments, logs
+                results[question, key] = take_turns(
+                    "benchmarks.language_worker",
+                    QUESTIONS[question],
+                    backend,
+                    arguments.threads,
+                    arguments.repeats,
+                    logs,
                 )
-    print_environment(arguments, results, before, busy)
+    print_environment("language", arguments, results.values(), before, busy)
     tables = {
         "head": print_head,
         "toeplitz": print_toeplitz,
@@ -85,58 +85,6 @@ def parse():
         "--anyway", action="store_true", help="measure on a busy machine too"
     )
     return parser.parse_args()
-
-
-def measure(sides, backend, arguments, logs):
-    """All sides of a question in turn.
-
-    Returns:
-        `{side: {"start": {}, "seconds": [s], "memory": MiB}}`.
-    """
-    workers, results = {}, {}
-    try:
-        for side in sides:
-            workers[side] = Worker(
-                [
-                    *(sys.executable, "-m", "benchmarks.language_worker"),
-                    *("--side", side, "--threads", str(arguments.threads)),
-                ],
-                worker_environment(backend, arguments.threads),
-                pathlib.Path(logs) / f"{backend}-{side}.log",
-            )
-            results[side] = {"start": workers[side].ask("start")}
-        for side in sides:  # compile, and settle
-            for _ in range(3):
-                workers[side].ask("step")
-            results[side]["seconds"] = []
-        for turn in range(arguments.repeats):
-            first = turn % len(sides)
-            for side in (*sides[first:], *sides[:first]):
-                results[side]["seconds"].append(workers[side].ask("step"))
-        for side in sides:
-            results[side]["memory"] = workers[side].ask("memory")
-    finally:
-        for worker in workers.values():
-            worker.close()
-    return results
-
-
-def print_environment(arguments, results, before, busy):
-    versions = {}
-    for sides in results.values():
-        for result in sides.values():
-            versions.update(result["start"]["versions"])
-    command = shlex.join(["python", "-m", "benchmarks.language", *sys.argv[1:]])
-    print(f"```bash\n{command}\n```\n")
-    print(
-        f"{datetime.date.today():%-d %B %Y}; {cpu()}, {arguments.threads} "
-        f"threads; float32; load average {before:.1f} before and "
-        f"{os.getloadavg()[0]:.1f} after; medians of {arguments.repeats}; "
-        + ", ".join(f"{name} {v}" for name, v in versions.items())
-        + ".\n"
-    )
-    if busy:
-        print("**The machine was busy: ratios are rough, seconds too long.**\n")
 
 
 def median(result):

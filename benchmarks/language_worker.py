@@ -123,7 +123,7 @@ def by_convolution(unit):
     """
     from keras import ops
 
-    def project(z, mask):
+    def project(z, mask, training):
         z = ops.transpose(unit.norm(z), (0, 2, 1))  # (b, c, n)
         n = z.shape[-1]
         values = ops.convert_to_tensor(unit.spatial_kernel)  # (1, 2n - 1)

@@ -5,9 +5,11 @@ that has neither Keras nor this package.
 """
 
 import contextlib
+import datetime
 import json
 import os
 import platform
+import shlex
 import subprocess
 import sys
 import time
@@ -122,6 +124,76 @@ class Worker:
         self.process.stdin.close()
         self.process.wait()
         self.process.stdout.close()
+
+
+def take_turns(module, sides, backend, threads, repeats, logs):
+    """All sides of a question, each in a process, one step each in turn.
+
+    Args:
+        module: Name of the worker's module, which takes `--side` and
+            `--threads`, and answers `start`, `step` and `memory`.
+        sides: Names of the sides.
+        backend: Keras's backend.
+        threads: Threads of each.
+        repeats: Steps that count.
+        logs: Folder for what the workers print.
+
+    Returns:
+        `{side: {"start": {}, "seconds": [s], "memory": MiB}}`.
+    """
+    workers, results = {}, {}
+    try:
+        for side in sides:
+            workers[side] = Worker(
+                [
+                    *(sys.executable, "-m", module),
+                    *("--side", side, "--threads", str(threads)),
+                ],
+                worker_environment(backend, threads),
+                os.path.join(logs, f"{backend}-{side}.log"),
+            )
+            results[side] = {"start": workers[side].ask("start")}
+        for side in sides:  # compile, and settle
+            for _ in range(3):
+                workers[side].ask("step")
+            results[side]["seconds"] = []
+        for turn in range(repeats):
+            first = turn % len(sides)
+            for side in (*sides[first:], *sides[:first]):
+                results[side]["seconds"].append(workers[side].ask("step"))
+        for side in sides:
+            results[side]["memory"] = workers[side].ask("memory")
+    finally:
+        for worker in workers.values():
+            worker.close()
+    return results
+
+
+def print_environment(name, arguments, results, before, busy):
+    """Prints the command, the date, the machine and all versions.
+
+    Args:
+        name: Of the benchmark's module.
+        arguments: With `threads` and `repeats`.
+        results: Those of `take_turns`.
+        before: Load average before.
+        busy: Whether that was too much.
+    """
+    versions = {}
+    for sides in results:
+        for result in sides.values():
+            versions.update(result["start"]["versions"])
+    command = shlex.join(["python", "-m", f"benchmarks.{name}", *sys.argv[1:]])
+    print(f"```bash\n{command}\n```\n")
+    print(
+        f"{datetime.date.today():%-d %B %Y}; {cpu()}, {arguments.threads} "
+        f"threads; float32; load average {before:.1f} before and "
+        f"{os.getloadavg()[0]:.1f} after; medians of {arguments.repeats}; "
+        + ", ".join(f"{name} {v}" for name, v in versions.items())
+        + ".\n"
+    )
+    if busy:
+        print("**The machine was busy: ratios are rough, seconds too long.**\n")
 
 
 def quiet_or_exit(anyway):

@@ -1,0 +1,174 @@
+"""What experts cost: more of them, their assignment, a token of text.
+
+    python -m benchmarks.experts
+    python -m benchmarks.experts --backends jax --questions growth
+
+Four questions, each with its sides in processes of their own that take turns,
+one step each, on the same number of cores:
+
+    growth       a layer of token experts with 4, 16 and 64 of them: forward
+                 and gradients in training, the optimiser's update apart;
+                 beside KerasHub's Mixtral block, which runs every expert on
+                 every token
+    inference    the same layer where nothing is dropped
+    assignment   balanced assignment of tokens to experts
+    writing      one more token by the cache, beside the whole text again
+
+The output is the table of `docs/benchmarks.md`. Float32, CPU, Linux only.
+"""
+
+import argparse
+import os
+import statistics
+import tempfile
+
+from benchmarks import experts_worker
+from benchmarks.protocol import print_environment
+from benchmarks.protocol import quiet_or_exit
+from benchmarks.protocol import take_turns
+
+BACKENDS = ("torch", "tensorflow", "jax")
+TITLES = {"torch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX"}
+QUESTIONS = {
+    "growth": (
+        *(f"switch-{e}-forward" for e in (4, 16, 64)),
+        *(f"mixtral-{e}-forward" for e in (4, 16, 64)),
+        *(f"switch-{e}-backward" for e in (4, 64)),
+        *(f"mixtral-{e}-backward" for e in (4, 64)),
+        *("update-4", "update-64"),
+    ),
+    "inference": tuple(f"switch-{e}-inference" for e in (4, 16, 64)),
+    "assignment": ("assignment",),
+    "writing": ("step", "step-early", "whole", "nano-step", "nano-whole"),
+}
+
+
+def main():
+    arguments = parse()
+    before, busy = quiet_or_exit(arguments.anyway)
+    results = {}
+    with tempfile.TemporaryDirectory() as logs:
+        for question in arguments.questions:
+            for backend in arguments.backends:
+                results[question, backend] = take_turns(
+                    "benchmarks.experts_worker",
+                    QUESTIONS[question],
+                    backend,
+                    arguments.threads,
+                    arguments.repeats,
+                    logs,
+                )
+    print_environment("experts", arguments, results.values(), before, busy)
+    tables = {
+        "growth": print_growth,
+        "inference": print_inference,
+        "assignment": print_assignment,
+        "writing": print_writing,
+    }
+    for question in arguments.questions:
+        tables[question](
+            {b: medians(r) for (q, b), r in results.items() if q == question}
+        )
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument(
+        "--backends", nargs="*", choices=BACKENDS, default=BACKENDS
+    )
+    parser.add_argument(
+        "--questions", nargs="*", choices=QUESTIONS, default=tuple(QUESTIONS)
+    )
+    parser.add_argument(
+        "--anyway", action="store_true", help="measure on a busy machine too"
+    )
+    return parser.parse_args()
+
+
+def medians(sides):
+    """Milliseconds by side."""
+    return {
+        side: 1000 * statistics.median(result["seconds"])
+        for side, result in sides.items()
+    }
+
+
+def print_growth(results):
+    print(
+        "| training | forward, E = 4, 16, 64, ms | 64 / 4 "
+        "| with gradients, E = 4, 64, ms | 64 / 4 "
+        "| AdamW's update, E = 4, 64, ms |"
+    )
+    print("|:--|--:|--:|--:|--:|--:|")
+    for backend, ms in results.items():
+        for kind, title in (("switch", "ours"), ("mixtral", "Mixtral's")):
+            forward = [ms[f"{kind}-{e}-forward"] for e in (4, 16, 64)]
+            backward = [ms[f"{kind}-{e}-backward"] for e in (4, 64)]
+            update = ""
+            if kind == "switch":
+                update = f"{ms['update-4']:.1f}, {ms['update-64']:.1f}"
+            print(
+                f"| {TITLES[backend]}, {title} "
+                f"| {', '.join(f'{x:.1f}' for x in forward)} "
+                f"| {forward[-1] / forward[0]:.2f} "
+                f"| {', '.join(f'{x:.1f}' for x in backward)} "
+                f"| {backward[-1] / backward[0]:.2f} | {update} |"
+            )
+    print(
+        f"\n{experts_worker.TOKENS:,} tokens of width {experts_worker.WIDTH}, "
+        f"{experts_worker.INNER} inside an expert (Mixtral's three matrices "
+        "have as many weights), one expert a token; ours with the capacity "
+        "factor 1.25.\n"
+    )
+
+
+def print_inference(results):
+    print("| inference, nothing dropped | E = 4, 16, 64, ms | 64 / 4 |")
+    print("|:--|--:|--:|")
+    for backend, ms in results.items():
+        times = [ms[f"switch-{e}-inference"] for e in (4, 16, 64)]
+        print(
+            f"| {TITLES[backend]} | {', '.join(f'{x:.1f}' for x in times)} "
+            f"| {times[-1] / times[0]:.2f} |"
+        )
+    print()
+
+
+def print_assignment(results):
+    print("| balanced assignment | ms |")
+    print("|:--|--:|")
+    for backend, ms in results.items():
+        print(f"| {TITLES[backend]} | {ms['assignment']:.1f} |")
+    print(
+        f"\n{experts_worker.ASSIGNED:,} tokens to {experts_worker.EXPERTS} "
+        "experts; on TensorFlow without XLA.\n"
+    )
+
+
+def print_writing(results):
+    print(
+        "| writing | a token by the cache, ms | the same at place 64, ms "
+        "| the whole text again, ms | times faster "
+        "| nano: token, whole, ms | times faster |"
+    )
+    print("|:--|--:|--:|--:|--:|--:|--:|")
+    for backend, ms in results.items():
+        print(
+            f"| {TITLES[backend]} | {ms['step']:.1f} | {ms['step-early']:.1f} "
+            f"| {ms['whole']:.0f} | {ms['whole'] / ms['step']:.0f} "
+            f"| {ms['nano-step']:.1f}, {ms['nano-whole']:.1f} "
+            f"| {ms['nano-whole'] / ms['nano-step']:.1f} |"
+        )
+    sizes = experts_worker.WRITER
+    print(
+        f"\nWidth {sizes['hidden_dim']}, 12 blocks, 3 of them sparse, "
+        f"n = {sizes['sequence_length']}, batch 1; nano: width "
+        f"{experts_worker.NANO['hidden_dim']}, 4 blocks, n = "
+        f"{experts_worker.NANO['sequence_length']}.\n"
+    )
+
+
+if __name__ == "__main__":
+    main()
