@@ -2,9 +2,12 @@
 
 import math
 
+import keras
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter
 from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import ScalarFormatter
 
 from mlp_mixers.analysis.weights import spatial_weights
 from mlp_mixers.analysis.weights import walk
@@ -37,9 +40,16 @@ def plot_spatial_weights(
         A `matplotlib.figure.Figure`.
 
     Raises:
-        ValueError: If a block, token or head does not exist, or the grid does
-            not hold the tokens.
+        ValueError: If a block, token or head does not exist, the grid does
+            not hold the tokens, or the tokens are those of text, which stand
+            in a line.
     """
+    if grid_shape is None and _reads_text(model):
+        raise ValueError(
+            "The tokens of text stand in a line, and this draws them on a "
+            "grid. Call `plot_spatial_matrices`, or say which grid. "
+            f"Received: grid_shape=None, model={model.name}"
+        )
     weights = spatial_weights(model)
     names = list(weights)
     heads = weights[names[0]].shape[0]
@@ -97,10 +107,12 @@ def plot_spatial_matrices(model, blocks=None, head=0, path=None):
     """Draws whole spatial matrices, and what they weigh by distance.
 
     For text, whose tokens stand in a line. Above, W of some blocks: the row is
-    the token that takes, the column the token it takes from. Below, the mean
-    of W along each diagonal, over the distance j - i between the two: the
-    matrix itself, if it is Toeplitz. The paper finds its language models to
-    learn such matrices by themselves (Sec. 4.1).
+    the token that takes, the column the token it takes from. Each has its own
+    colours, which end at the 99th percentile of |W|; what lies beyond has the
+    last colour. Below, the mean of W along each diagonal, over the distance
+    j - i between the two, on one scale for all: the matrix itself, if it is
+    Toeplitz. The paper finds its language models to learn such matrices by
+    themselves (Sec. 4.1).
 
     Args:
         model: A model with gating units or spatial projections.
@@ -121,67 +133,113 @@ def plot_spatial_matrices(model, blocks=None, head=0, path=None):
     heads = weights[names[0]].shape[0]
     if not 0 <= head < heads:
         raise ValueError(f"The model has {heads} heads. Received: head={head}")
-    figure = Figure(figsize=(2.6 * len(blocks), 4.6), layout="constrained")
-    axes = figure.subplots(2, len(blocks), squeeze=False)
+    # No narrower than the title.
+    width = max(2.9 * len(blocks), 4.4)
+    figure = Figure(figsize=(width, 5.4), layout="constrained")
+    axes = figure.subplots(2, len(blocks), squeeze=False, sharey="row")
+    toeplitz = True
     for above, below, block in zip(*axes, blocks):
         w = weights[names[block]][head]
-        n = len(w)
-        limit = max(np.percentile(abs(w), 99), 1e-12)
-        above.imshow(w, cmap="RdBu_r", vmin=-limit, vmax=limit)
-        above.set(title=f"{names[block]}  ±{limit:.2g}", xticks=[], yticks=[])
-        distances = np.arange(1 - n, n)
-        below.plot(
-            distances, [np.diagonal(w, int(k)).mean() for k in distances]
+        toeplitz &= _draw_by_distance(below, w)
+        image = _draw_matrix(above, w)
+        above.set_title(names[block], fontsize=10)
+        bar = figure.colorbar(
+            image, ax=above, extend="both", location="bottom", aspect=25
         )
-        below.axhline(0, color="0.7", lw=0.8)
-        below.set(xlabel="distance j - i")
-    axes[0, 0].set_ylabel("token i")
-    axes[1, 0].set_ylabel("mean weight")
+        ends = image.get_clim()
+        bar.set_ticks([*ends, 0], labels=[*(f"{x:.2g}" for x in ends), "0"])
+    axes[0, 0].set_ylabel("token i, which takes")
+    axes[1, 0].set_ylabel("weight" if toeplitz else "mean weight")
     figure.suptitle(
-        "Spatial weights: what token i takes from token j\n"
-        "(red adds, blue subtracts)",
+        "Spatial weights: what token i takes\n"
+        "from token j (red adds, blue subtracts)",
         fontsize=10,
     )
     return _save(figure, path)
 
 
-def plot_history(history, path=None):
+def _draw_matrix(axis, w):
+    # Not the largest value, which alone could bleach all others.
+    limit = max(np.percentile(abs(w), 99), 1e-12)
+    axis.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    axis.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    axis.set_xlabel("token j")
+    return axis.imshow(w, cmap="RdBu_r", vmin=-limit, vmax=limit)
+
+
+def _draw_by_distance(axis, w):
+    """Draws the means of the diagonals; returns whether W is Toeplitz."""
+    distances = np.arange(1 - len(w), len(w))
+    diagonals = [np.diagonal(w, int(k)) for k in distances]
+    axis.plot(distances, [diagonal.mean() for diagonal in diagonals])
+    axis.axhline(0, color="0.7", lw=0.8)
+    axis.set_xlabel("distance j - i")
+    axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    return all(np.ptp(diagonal) == 0 for diagonal in diagonals)
+
+
+def plot_history(history, path=None, title=None):
     """Draws the learning curves of a training.
 
     Args:
         history: What `fit` returns, or its `history` dictionary (metric name
             to list of values by epoch).
         path: File to save the picture to.
+        title: What to write above all panels.
 
     Returns:
         A `matplotlib.figure.Figure` with a panel for each metric, training
-        and validation together.
+        and validation together, up to four in a row. Perplexities are on a
+        logarithmic axis, where they look like the cross-entropy they are the
+        exponential of.
 
     Raises:
         ValueError: If the history is empty.
     """
     curves = dict(getattr(history, "history", history))
-    names = [name for name in curves if not name.startswith("val_")]
-    if not names or not len(curves[names[0]]):
+    names = [*dict.fromkeys(name.removeprefix("val_") for name in curves)]
+    if not any(len(values) for values in curves.values()):
         raise ValueError(
             "There is no epoch to draw: was the model trained? "
             f"Received: history={history!r}"
         )
-    figure = Figure(figsize=(4.2 * len(names), 3.2), layout="constrained")
-    for axis, name in zip(
-        figure.subplots(1, len(names), squeeze=False)[0], names
-    ):
-        for key, label in ((name, "training"), (f"val_{name}", "validation")):
-            if key in curves:
-                epochs = range(1, len(curves[key]) + 1)
-                # A single epoch is a point, and no line shows it.
-                marker = "o" if len(curves[key]) == 1 else None
-                axis.plot(epochs, curves[key], label=label, marker=marker)
-        axis.set(title=name, xlabel="epoch")
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-        axis.grid(alpha=0.3)
-        axis.legend()
+    columns = min(len(names), 4)
+    rows = -(-len(names) // columns)
+    figure = Figure(figsize=(4.2 * columns, 3.2 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axis, name in zip(axes, names):
+        _draw_curves(axis, name, curves)
+    for axis in axes[len(names) :]:
+        axis.remove()
+    if title is not None:
+        figure.suptitle(title)
     return _save(figure, path)
+
+
+def _draw_curves(axis, name, curves):
+    for key, label in ((name, "training"), (f"val_{name}", "validation")):
+        if key in curves:
+            epochs = range(1, len(curves[key]) + 1)
+            # A single epoch is a point, and no line shows it.
+            marker = "o" if len(curves[key]) == 1 else None
+            color = "C0" if label == "training" else "C1"
+            axis.plot(
+                epochs, curves[key], color=color, label=label, marker=marker
+            )
+    axis.set(title=name, xlabel="epoch")
+    if "perplexity" in name:
+        axis.set_yscale("log")
+        axis.yaxis.set_major_formatter(ScalarFormatter())
+        axis.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.5)))
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    axis.grid(alpha=0.3, which="both")
+    axis.legend()
+
+
+def _reads_text(model):
+    return any(
+        isinstance(layer, keras.layers.Embedding) for _, layer in walk(model)
+    )
 
 
 def _grid(model, grid_shape, n):

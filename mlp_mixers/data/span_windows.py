@@ -101,9 +101,9 @@ class SpanPredictions:
     Attributes:
         texts: List of strings; `""` is "no answer".
         scores: float32 `(questions,)`, the score of the best span, whether it
-            was taken or not.
+            was taken or not; of a passage without tokens that of no answer.
         null_differences: float32 `(questions,)`, the score of no answer minus
-            that of the best span.
+            that of the best span; infinite for a passage without tokens.
     """
 
     texts: list
@@ -216,7 +216,7 @@ def best_spans(
 
     Returns:
         `SpanPredictions`. The answer to a question about a passage without
-        tokens is `""`, its score -inf.
+        tokens is `""`, its score that of no answer.
 
     Raises:
         ValueError: If the logits are of another shape or not numbers.
@@ -395,4 +395,6 @@ def _merge(score, null, place, windows, threshold):
         none = threshold is not None and differences[k] > threshold
         found = np.isfinite(scores[k]) and not none
         texts.append(windows.text(window, *place[window]) if found else "")
+    # Where there is no span at all, "no answer" is what was said.
+    scores = np.where(np.isfinite(scores), scores, least)
     return SpanPredictions(texts, scores, differences.astype("float32"))

@@ -1,5 +1,7 @@
 """From strings to the arrays that text models take."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from mlp_mixers.arguments import positive_integer
@@ -192,16 +194,27 @@ def cut_pair(first, second, room):
 
 
 def is_text(x):
-    """Whether this is what a user calls texts: strings, or pairs of lists."""
-    if isinstance(x, str):
+    """Whether this is what a user calls texts: strings, or pairs of lists.
+
+    One string among other things is enough: what is wrong with the others can
+    be said then.
+    """
+    if isinstance(x, str) or is_pair(x):
         return True
-    if isinstance(x, tuple) and len(x) == 2 and not isinstance(x[0], str):
-        return all(is_text(part) for part in x)
     if isinstance(x, np.ndarray):
         return x.dtype.kind in "US" or (
             x.dtype == object and x.size > 0 and isinstance(x.flat[0], str)
         )
     return isinstance(x, (list, tuple)) and any(isinstance(t, str) for t in x)
+
+
+def is_pair(x):
+    """Whether this is a tuple of two lists, of which one holds texts."""
+    if not (isinstance(x, tuple) and len(x) == 2):
+        return False
+    if any(isinstance(part, str) for part in x):
+        return False
+    return any(is_text(part) for part in x)
 
 
 def check_texts(texts, name):
@@ -214,6 +227,11 @@ def check_texts(texts, name):
         raise ValueError(
             f"Give {name} as a list: [text]. Received: {texts[:40]!r}"
         )
+    if isinstance(texts, bytes) or not isinstance(texts, Iterable):
+        raise ValueError(
+            f"Give {name} as a list of strings: [text, ...]. "
+            f"Received: {texts!r:.60}"
+        )
     texts = [str(t) if isinstance(t, np.str_) else t for t in texts]
     if not texts:
         raise ValueError(f"There are no {name}. Received: []")
@@ -221,6 +239,6 @@ def check_texts(texts, name):
         if not isinstance(text, str):
             raise ValueError(
                 f"Each of the {name} must be a string. "
-                f"Received: number {i} is {text!r}"
+                f"Received: number {i} is {text!r:.60}"
             )
     return texts

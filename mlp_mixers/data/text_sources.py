@@ -33,6 +33,12 @@ FORMS = """
     tfds:NAME     a data set of tensorflow_datasets with a text in it"""
 # Files that are read in folders, in small letters.
 SUFFIXES = (".txt", ".txt.gz", ".md", ".md.gz")
+# The byte order marks of other encodings. Those of UTF-32 come first: one of
+# them begins as one of UTF-16 does.
+BYTE_ORDERS = (
+    ("UTF-32", (b"\xff\xfe\0\0", b"\0\0\xfe\xff")),
+    ("UTF-16", (b"\xff\xfe", b"\xfe\xff")),
+)
 SEPARATORS = ("blank_line", "line", "file")
 BLANK_LINES = re.compile(r"\n[^\S\n]*(?:\n[^\S\n]*)+")
 # Names that people type when they mean tensorflow_datasets.
@@ -292,7 +298,7 @@ def _find_files(line):
         files.extend(found)
         notes.extend(more)
     # A file that is named twice is read once.
-    unique = list({file.resolve(): file for file in files}.values())
+    unique = list({os.path.realpath(file): file for file in files}.values())
     if len(unique) < len(files):
         notes.append(
             f"files named more than once: {len(files) - len(unique):,}"
@@ -347,6 +353,11 @@ def _walk(folder):
 def _missing(path, name):
     """What to say of a path that is not there."""
     parent = path.parent
+    if path.is_symlink():
+        return (
+            f"The link {str(path)!r} leads to no file. Remove or mend it. "
+            f"Received: {name!r}"
+        )
     if not parent.is_dir():
         return f"There is no folder {str(parent)!r}. Received: {name!r}"
     there = [p.name for p in parent.iterdir()]
@@ -365,11 +376,18 @@ def read_text_file(path):
         String without byte order mark, with `\\n` at line ends.
 
     Raises:
-        ValueError: If the file is damaged, binary, or not UTF-8; with its
-            name and the place.
+        ValueError: If the file cannot be read, is damaged, binary, or not
+            UTF-8; with its name and the place.
     """
     path = pathlib.Path(path).expanduser()
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    # Links that lead nowhere or in a circle, folders, missing rights.
+    except OSError as error:
+        raise ValueError(
+            f"The file {str(path)!r} cannot be read. Mend it, or leave it "
+            f"out. Received: {error.strerror}"
+        ) from error
     packed = data.startswith(b"\x1f\x8b")
     if packed or (data and path.name.lower().endswith(".gz")):
         try:
@@ -380,10 +398,11 @@ def read_text_file(path):
                 f"by gzip: {error}"
             ) from error
     inside = " of what it unpacks to" if packed else ""
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+    wide = next((n for n, marks in BYTE_ORDERS if data.startswith(marks)), None)
+    if wide:
         raise ValueError(
             f"Text must be UTF-8, and the file {str(path)!r} looks like "
-            "UTF-16. Convert it: iconv -f UTF-16 -t UTF-8. "
+            f"{wide}. Convert it: iconv -f {wide} -t UTF-8. "
             f"Received: byte 0x{data[0]:02x} at 0{inside}"
         )
     text = _decode(data, f"the file {str(path)!r}", inside)

@@ -11,8 +11,16 @@ from mlp_mixers.data.epochs import FollowEpochs
 from mlp_mixers.data.masked_batches import MaskedLMBatches
 from mlp_mixers.data.packing import pack_documents
 from mlp_mixers.data.text_encoder import TextEncoder
+from mlp_mixers.data.text_encoder import check_texts
+from mlp_mixers.data.text_encoder import check_tokenizer
+from mlp_mixers.data.text_encoder import is_pair
 from mlp_mixers.data.text_encoder import is_text
 from mlp_mixers.layers.gather_tokens import GatherTokens
+from mlp_mixers.models.input_checks import by_name
+from mlp_mixers.models.input_checks import check_finite
+from mlp_mixers.models.input_checks import check_range
+from mlp_mixers.models.input_checks import shortened
+from mlp_mixers.models.input_checks import to_numpy
 from mlp_mixers.models.text_task import TextTask
 from mlp_mixers.training.metrics import Perplexity
 from mlp_mixers.training.optimizer import AdamW
@@ -48,6 +56,12 @@ class MaskedLM(TextTask):
         trainable: Whether anything is trained.
         **kwargs: `name` of `keras.Model`.
     """
+
+    reads = (
+        "A masked language model reads documents, a list of strings: "
+        "`fit(documents)`. It has no pairs, and no labels but the tokens that "
+        "it masks."
+    )
 
     def __init__(
         self,
@@ -106,7 +120,12 @@ class MaskedLM(TextTask):
         Documents are packed to the backbone's `sequence_length` and 15% of
         their tokens are masked, afresh in every epoch. For another share, or
         for whole words, make `mlp_mixers.data.MaskedLMBatches` yourself.
+
+        Raises:
+            ValueError: As `Task.fit`; if there is no tokenizer for documents,
+                or batches were made with another one than the model's.
         """
+        kwargs = by_name(keras.Model.fit, args, kwargs, known=3)
         if is_text(x):
             # Keras draws this one from what `set_random_seed` has set.
             seed = ops.convert_to_numpy(keras.random.SeedGenerator().state)
@@ -121,24 +140,65 @@ class MaskedLM(TextTask):
         if isinstance(x, MaskedLMBatches):
             kwargs = {"shuffle": False, **kwargs}  # they are shuffled
             kwargs.pop("batch_size", None)
-        return super().fit(x, y, *args, **kwargs)
+        return super().fit(x, y, **kwargs)
 
     def evaluate(self, x=None, y=None, *args, **kwargs):
         """As `keras.Model.evaluate`; `x` may be a list of documents.
 
         They are masked the same in every call.
         """
+        kwargs = by_name(keras.Model.evaluate, args, kwargs, known=3)
         if is_text(x):
             x = self._batches(x, kwargs)
             kwargs.pop("batch_size", None)
-        return super().evaluate(x, y, *args, **kwargs)
+        return super().evaluate(x, y, **kwargs)
+
+    def as_inputs(self, x):
+        """Arrays and batches after a look at them; text is not for here.
+
+        Raises:
+            ValueError: As `TextTask.as_inputs`; if they are batches of
+                another tokenizer's tokens.
+        """
+        if is_text(x):
+            raise ValueError(
+                f"{self.reads} Held-out documents likewise: "
+                "`validation_data=documents`. "
+                f"Received: {shortened(x)}"
+            )
+        if isinstance(x, MaskedLMBatches):
+            self._check_tokenizer_of(x)
+        return super().as_inputs(x)
+
+    def check_arrays(self, x):
+        super().check_arrays(x)
+        places = to_numpy(x["mask_positions"])
+        length = np.shape(x["token_ids"])[1]
+        check_range(places, length, "`mask_positions`", "position")
+
+    def _check_tokenizer_of(self, batches):
+        tokenizer = batches._make.tokenizer
+        known = self.backbone.vocabulary_size
+        other = self.tokenizer is not None and tokenizer != self.tokenizer
+        if other or tokenizer.vocabulary_size > known:
+            raise ValueError(
+                "The batches were made with another tokenizer than the "
+                "model's. Make them with `model.tokenizer`, or build the "
+                "model with theirs. Received: batches of "
+                f"{tokenizer!r}, a model of {self.tokenizer!r} with "
+                f"vocabulary_size={known}"
+            )
 
     def _batches(self, texts, kwargs, seed=None):
         """Batches of documents; masked the same for ever without a seed."""
+        if is_pair(texts):
+            raise ValueError(f"{self.reads} Received: {shortened(texts)}")
+        texts = check_texts(texts, "documents")
         length = self.backbone.sequence_length
+        tokenizer = check_tokenizer(self.tokenizer)
         return MaskedLMBatches(
-            pack_documents(texts, self.tokenizer, length),
-            self.tokenizer,
+            pack_documents(texts, tokenizer, length),
+            tokenizer,
             batch_size=kwargs.get("batch_size") or 32,
             seed=seed or 0,
             fixed=seed is None,
@@ -169,12 +229,12 @@ class MaskedLM(TextTask):
 
         Raises:
             ValueError: If there is no tokenizer, a text has no mask, or is
-                longer than the model reads.
+                longer than the model reads; if the weights are not finite.
         """
         top_k = positive_integer(top_k, "top_k")
-        texts = [text] if isinstance(text, str) else list(text)
+        texts = [text] if isinstance(text, str) else text
         inputs, counts = self._encoder().with_masks(texts)
-        logits = keras.Model.predict(self, inputs, verbose=0)
+        logits = check_finite(self.predict(inputs, verbose=0))
         answers = []
         for i, count in enumerate(counts):
             per_mask = [

@@ -5,6 +5,7 @@
     task.json           the task around it, if one was saved
     task.weights.h5     the weights of the whole task
     tokenizer.json      the vocabulary of a text task, Hugging Face's format
+    labels.json         what the outputs stand for, if a recipe finetuned it
     metadata.json       versions, date, number of parameters
 
 The file names and their roles are KerasHub's, but for the vocabulary. Nothing
@@ -30,6 +31,17 @@ TASK_FILE = "task.json"
 TASK_WEIGHTS_FILE = "task.weights.h5"
 TOKENIZER_FILE = "tokenizer.json"
 METADATA_FILE = "metadata.json"
+# What a finetuned model's outputs stand for. The recipe writes it.
+LABELS_FILE = "labels.json"
+# Where the folder of a run keeps its preset.
+INSIDE_A_RUN = "preset"
+
+
+def locate(folder):
+    """The preset in the folder of a run, or else the folder itself."""
+    folder = pathlib.Path(folder)
+    inside = folder / INSIDE_A_RUN
+    return inside if (inside / BACKBONE_FILE).is_file() else folder
 
 
 def write_preset(folder, backbone, task=None):
@@ -69,8 +81,18 @@ def write_preset(folder, backbone, task=None):
             os.replace(new / name, folder / name)
     # A folder that held a task must not keep it beside another backbone.
     optional = {TASK_FILE, TASK_WEIGHTS_FILE, TOKENIZER_FILE}
+    if not _labels_belong_to(folder, task):
+        optional.add(LABELS_FILE)
     for name in optional - set(written):
         (folder / name).unlink(missing_ok=True)
+
+
+def _labels_belong_to(folder, task):
+    """Whether the names of classes in a folder are those of a task."""
+    try:
+        return _names_beside(folder) == getattr(task, "class_names", None)
+    except ValueError:  # damaged
+        return False
 
 
 def _save_weights(model, path):
@@ -109,7 +131,10 @@ def read_description(folder, name):
         registered = str(description["registered_name"])
         return registered, dict(description["config"])
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is not a preset's description.") from error
+        raise ValueError(
+            f"{path} is not a preset's description. If the folder is that of "
+            "a run, it has not finished: it has no model yet."
+        ) from error
 
 
 def read_tokenizer(preset):
@@ -120,6 +145,33 @@ def read_tokenizer(preset):
     """
     path = pathlib.Path(preset, TOKENIZER_FILE)
     return Tokenizer.load(path) if path.is_file() else None
+
+
+def read_class_names(folder):
+    """The names of the classes of the task in a folder, or `None`.
+
+    They are the task's own, or those that a recipe wrote beside it.
+
+    Raises:
+        ValueError: If a file is damaged.
+    """
+    _, config = read_description(folder, TASK_FILE) or (None, {})
+    if config.get("class_names"):
+        return config["class_names"]
+    return _names_beside(folder)
+
+
+def _names_beside(folder):
+    """The names of classes that a recipe wrote, or `None`."""
+    path = pathlib.Path(folder, LABELS_FILE)
+    if not path.is_file():
+        return None
+    try:
+        return list(json.loads(path.read_text())["class_names"]) or None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} is damaged. Remove it, or pass `class_names=`."
+        ) from error
 
 
 def read_weights(model, folder, name, overrides=()):

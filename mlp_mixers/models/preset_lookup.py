@@ -3,7 +3,6 @@
 import difflib
 import inspect
 import os
-import pathlib
 
 import keras
 
@@ -15,7 +14,8 @@ def find_backbone(preset, load_weights):
     """Looks a preset's backbone up.
 
     Args:
-        preset: Name of a built-in preset, or path of a folder.
+        preset: Name of a built-in preset, or path of a folder: of the preset
+            itself, or of a run that keeps it inside.
         load_weights: Whether weights are wanted.
 
     Returns:
@@ -35,12 +35,7 @@ def find_backbone(preset, load_weights):
                 f"with weights: {', '.join(available)}"
             )
         return None, f"mlp_mixers>{entry['class_name']}", entry["config"]
-    if not isinstance(preset, (str, os.PathLike)):
-        raise ValueError(
-            "`preset` must be a name or the path of a folder. "
-            f"Received: preset={preset!r}"
-        )
-    folder = pathlib.Path(preset)
+    folder = folder_of(preset)
     if folder.is_file():
         raise ValueError(
             f"{str(folder)!r} is a file, and a preset is a folder. A `.keras` "
@@ -62,6 +57,22 @@ def find_backbone(preset, load_weights):
         f"There is no preset and no folder of this name.{hint} Built-in "
         f"presets: {list(PRESETS)}. Received: preset={str(preset)!r}"
     )
+
+
+def folder_of(preset):
+    """The folder that a preset names, there or not; `None` if built in.
+
+    Raises:
+        ValueError: If it is neither a name nor a path.
+    """
+    if isinstance(preset, str) and preset in PRESETS:
+        return None
+    if not isinstance(preset, (str, os.PathLike)):
+        raise ValueError(
+            "`preset` must be a name or the path of a folder. "
+            f"Received: preset={preset!r}"
+        )
+    return preset_folder.locate(preset)
 
 
 def with_subclasses(cls):

@@ -1,6 +1,7 @@
 """What all span predictors share."""
 
 import keras
+import numpy as np
 from keras import ops
 
 from mlp_mixers.arguments import drop_rate
@@ -8,7 +9,11 @@ from mlp_mixers.data.span_windows import best_spans
 from mlp_mixers.data.span_windows import span_windows
 from mlp_mixers.data.text_encoder import check_texts
 from mlp_mixers.data.text_encoder import check_tokenizer
+from mlp_mixers.data.text_encoder import is_pair
 from mlp_mixers.data.text_encoder import is_text
+from mlp_mixers.models.input_checks import by_name
+from mlp_mixers.models.input_checks import check_finite
+from mlp_mixers.models.input_checks import shortened
 from mlp_mixers.models.text_task import TextTask
 from mlp_mixers.training.optimizer import AdamW
 
@@ -27,6 +32,11 @@ class SpanPredictor(TextTask):
         trainable: Whether anything is trained.
         **kwargs: `name` of `keras.Model`.
     """
+
+    reads = (
+        "Questions come with the passages that hold the answers: "
+        "`predict((questions, passages))`, two lists of strings."
+    )
 
     def __init__(
         self,
@@ -90,29 +100,43 @@ class SpanPredictor(TextTask):
             ]
         }
 
-    def fit(self, x=None, *args, **kwargs):
-        """As `keras.Model.fit`; of text, see `mlp_mixers.data.span_windows`.
+    def as_inputs(self, x):
+        """Arrays after a look at them; to text, `predict` has the answer.
 
         Raises:
-            ValueError: If `x` is text: the answers' places are not known.
+            ValueError: As `TextTask.as_inputs`; if `x` is text, since the
+                places of answers are not known.
         """
         if is_text(x):
             raise ValueError(
-                "Answers are marked by their tokens. Make them with "
-                "`mlp_mixers.data.span_windows(questions, contexts, ..., "
-                "answers=...)`. Received: x of text"
+                "Answers are marked by their tokens. Make windows of the "
+                "passages, `windows = model.windows(questions, passages, "
+                "answers=...)` (`mlp_mixers.data.span_windows`), and fit "
+                "their `token_ids` and `padding_mask` to their `starts` and "
+                "`ends`: see docs/language.md, In Python. "
+                f"Received: {shortened(x)}"
             )
-        return super().fit(x, *args, **kwargs)
+        return super().as_inputs(x)
+
+    def num_labels(self, x):
+        """Places of tokens: as many as the inputs have."""
+        return np.shape(x["token_ids"])[1]
 
     def predict(self, x, *args, **kwargs):
         """As `keras.Model.predict`; `x` may be `(questions, contexts)`.
 
         Returns:
             Logits `(batch, 2, n)`; of text, the list of answers, see `answer`.
+
+        Raises:
+            ValueError: As `answer`.
         """
-        if is_text(x):
-            return self.answer(*x, **kwargs).texts
-        return super().predict(x, *args, **kwargs)
+        if not is_text(x):
+            return super().predict(x, *args, **kwargs)
+        if not is_pair(x):
+            raise ValueError(f"{self.reads} Received: {shortened(x)}")
+        kwargs = by_name(keras.Model.predict, args, kwargs, known=2)
+        return self.answer(*x, **kwargs).texts
 
     def answer(
         self,
@@ -128,8 +152,8 @@ class SpanPredictor(TextTask):
         Args:
             questions: List of strings.
             contexts: List of as many strings; long ones are read in windows.
-            stride: Tokens from one window to the next; half a window if
-                `None`.
+            stride: Tokens from one window to the next; half of what a window
+                shows of a passage if `None`.
             max_answer_tokens: Longest answer.
             null_threshold: See `mlp_mixers.data.best_spans`; `None` always
                 answers.
@@ -140,7 +164,7 @@ class SpanPredictor(TextTask):
 
         Raises:
             ValueError: If there is no tokenizer, or not one passage for each
-                question.
+                question; if the weights are not finite.
         """
         questions = check_texts(questions, "questions")
         contexts = check_texts(contexts, "contexts")
@@ -150,6 +174,7 @@ class SpanPredictor(TextTask):
             "padding_mask": windows.padding_mask,
         }
         logits = super().predict(inputs, **kwargs)  # (w, 2, n)
+        check_finite(logits)
         return best_spans(
             logits[:, 0],
             logits[:, 1],
@@ -164,12 +189,14 @@ class SpanPredictor(TextTask):
         n = self.backbone.sequence_length
         max_question = min(64, max(n // 4, 1))
         room = n - 3 - max_question
+        if stride is None:
+            stride = max(room // 2, 1)
         return span_windows(
             questions,
             contexts,
             self.tokenizer,
             n,
-            stride or max(room // 2, 1),
+            stride,
             max_question,
             answers,
         )

@@ -3,6 +3,7 @@
 The grammar is KerasHub's, see `mlp_mixers.models.backbone`.
 """
 
+import contextlib
 import logging
 
 import keras
@@ -12,6 +13,11 @@ from mlp_mixers.models.backbone import Backbone
 from mlp_mixers.models.freezing import freeze
 from mlp_mixers.models.freezing import frozen_config
 from mlp_mixers.models.freezing import split_frozen
+from mlp_mixers.models.input_checks import are_arrays
+from mlp_mixers.models.input_checks import as_array
+from mlp_mixers.models.input_checks import by_name
+from mlp_mixers.models.input_checks import check_labels
+from mlp_mixers.models.input_checks import values_kept
 from mlp_mixers.models.preset_lookup import ClassProperty
 from mlp_mixers.models.preset_lookup import arguments_of
 from mlp_mixers.models.preset_lookup import check_arguments
@@ -91,6 +97,109 @@ class Task(keras.Model):
         jit_compile = kwargs.get("jit_compile", "auto")
         self._compiles_as_keras_decides = jit_compile == "auto"
         super().compile(optimizer=optimizer, loss=loss, **kwargs)
+
+    def as_inputs(self, x):
+        """What the model is called with; a task that reads text encodes it.
+
+        Args:
+            x: What `fit`, `evaluate` or `predict` got.
+        """
+        return x
+
+    def fit(self, x=None, y=None, *args, **kwargs):
+        """As `keras.Model.fit`; labels and weights may be lists.
+
+        Raises:
+            ValueError: If arrays come without labels, or a label is none of
+                this task's.
+        """
+        kwargs = by_name(keras.Model.fit, args, kwargs, known=3)
+        weights = kwargs.get("sample_weight")
+        x, y, kwargs["sample_weight"] = self._examples(x, y, weights)
+        validation = kwargs.get("validation_data")
+        if isinstance(validation, (tuple, list)):
+            if not 1 <= len(validation) <= 3:
+                raise ValueError(
+                    "`validation_data` must be `(x, y)` or "
+                    "`(x, y, sample_weight)`. "
+                    f"Received: a {type(validation).__name__} of "
+                    f"{len(validation)}"
+                )
+            kwargs["validation_data"] = self._examples(*validation)
+        elif validation is not None:
+            kwargs["validation_data"] = self.as_inputs(validation)
+        with self._unharmed():
+            return super().fit(x, y, **kwargs)
+
+    def evaluate(self, x=None, y=None, *args, **kwargs):
+        """As `keras.Model.evaluate`; labels and weights may be lists.
+
+        Raises:
+            ValueError: As `fit`.
+        """
+        kwargs = by_name(keras.Model.evaluate, args, kwargs, known=3)
+        weights = kwargs.get("sample_weight")
+        x, y, kwargs["sample_weight"] = self._examples(x, y, weights)
+        with self._unharmed():
+            return super().evaluate(x, y, **kwargs)
+
+    def predict(self, x, *args, **kwargs):
+        """As `keras.Model.predict`."""
+        with self._unharmed():
+            return super().predict(self.as_inputs(x), *args, **kwargs)
+
+    def _examples(self, x, y=None, sample_weight=None):
+        """Inputs, labels and weights as arrays, if that is what they are."""
+        x = self.as_inputs(x)
+        if not are_arrays(x):
+            return x, y, sample_weight
+        y = as_array(y, "y")
+        if y is not None:
+            self._check_labels(x, y)
+        elif getattr(self, "loss", None) is not None:
+            raise ValueError(
+                "There are no labels: give them as `y`, one for each example. "
+                "Received: y=None"
+            )
+        return x, y, as_array(sample_weight, "sample_weight")
+
+    def _check_labels(self, x, y):
+        """Raises a ValueError for labels that the loss would not take."""
+        loss = getattr(self, "loss", None)
+        sparse = keras.losses.SparseCategoricalCrossentropy
+        by_class = isinstance(loss, sparse) or loss in (
+            "sparse_categorical_crossentropy",
+            keras.losses.sparse_categorical_crossentropy,
+        )
+        check_labels(
+            y,
+            self.output_shape,
+            self.num_labels(x) if by_class else None,
+            getattr(loss, "ignore_class", None),
+        )
+
+    def num_labels(self, x):
+        """How many labels there are for inputs: as many as outputs."""
+        return self.output_shape[-1]
+
+    @contextlib.contextmanager
+    def _unharmed(self):
+        """Leaves a model that can go on, if a call of Keras fails."""
+        optimizer = getattr(self, "optimizer", None)
+        variables = [
+            *self.variables,
+            *self.metrics_variables,
+            *(optimizer.variables if optimizer else ()),
+        ]
+        try:
+            with values_kept(variables):
+                yield
+        except Exception:
+            # TensorFlow does not trace a step again that failed half-way.
+            self.train_function = None
+            self.test_function = None
+            self.predict_function = None
+            raise
 
     def make_train_function(self, force=False):
         # The optimiser's variables before the step is traced: TensorFlow

@@ -1,11 +1,18 @@
 """What all text tasks share: they take strings where they have a tokenizer."""
 
-import numpy as np
+import numbers
 
 from mlp_mixers.data.text_encoder import TextEncoder
+from mlp_mixers.data.text_encoder import is_pair
 from mlp_mixers.data.text_encoder import is_text
 from mlp_mixers.data.tokenizer import Tokenizer
 from mlp_mixers.models import preset_folder
+from mlp_mixers.models.input_checks import are_arrays
+from mlp_mixers.models.input_checks import as_array
+from mlp_mixers.models.input_checks import check_range
+from mlp_mixers.models.input_checks import shortened
+from mlp_mixers.models.input_checks import to_numpy
+from mlp_mixers.models.preset_lookup import folder_of
 from mlp_mixers.models.task import Task
 
 
@@ -15,6 +22,13 @@ class TextTask(Task):
     `fit`, `evaluate` and `predict` take a list of strings, or a tuple of two
     such lists for pairs, in place of `token_ids` and `padding_mask`.
     """
+
+    # What to say of anything else.
+    reads = (
+        "Give a list of strings, `[text, ...]`; pairs as a tuple of two such "
+        "lists, `(first_texts, second_texts)`; or a dictionary of the arrays "
+        "`token_ids` and `padding_mask`."
+    )
 
     def keep_tokenizer(self, tokenizer, backbone):
         """Keeps a `Tokenizer`, its configuration, or `None`.
@@ -51,26 +65,47 @@ class TextTask(Task):
         if not is_text(x):
             return x
         encoder = TextEncoder(self.tokenizer, self.backbone.sequence_length)
-        first, second = _pair(x)
+        first, second = x if is_pair(x) else (x, None)
         return encoder(first, second, length)
 
-    def fit(self, x=None, y=None, *args, validation_data=None, **kwargs):
-        if isinstance(validation_data, (tuple, list)):
-            texts, *labels = validation_data
-            validation_data = (self.encode(texts), *map(_as_labels, labels))
-        return super().fit(
-            self.encode(x),
-            _as_labels(y),
-            *args,
-            validation_data=validation_data,
-            **kwargs,
-        )
+    def as_inputs(self, x):
+        """The arrays for texts; arrays after a look at their token ids.
 
-    def evaluate(self, x=None, y=None, *args, **kwargs):
-        return super().evaluate(self.encode(x), _as_labels(y), *args, **kwargs)
+        Raises:
+            ValueError: If it is neither, or an id is not in the vocabulary.
+        """
+        x = self.encode(x)
+        plain = isinstance(x, (list, tuple, bytes, numbers.Real, type(None)))
+        if plain and not are_arrays(x):
+            raise ValueError(f"{self.reads} Received: {shortened(x)}")
+        if isinstance(x, dict):
+            x = {name: as_array(values, name) for name, values in x.items()}
+            self.check_arrays(x)
+        return x
 
-    def predict(self, x, *args, **kwargs):
-        return super().predict(self.encode(x), *args, **kwargs)
+    def check_arrays(self, x):
+        """Raises a ValueError for a dictionary of other arrays than inputs."""
+        missing = [name for name in self.input if name not in x]
+        if missing:
+            raise ValueError(
+                f"The model reads {', '.join(self.input)}. "
+                f"Received: a dictionary of {', '.join(map(repr, x))}"
+            )
+        ids = to_numpy(x["token_ids"])
+        longest = self.backbone.sequence_length
+        if ids.ndim != 2 or ids.shape[1] > longest:
+            raise ValueError(
+                "`token_ids` must be of shape (texts, tokens), and no longer "
+                f"than the {longest} tokens that the model reads. "
+                f"Received: shape {ids.shape}"
+            )
+        if ids.dtype.kind not in "iuf":
+            raise ValueError(
+                "`token_ids` must be integers. "
+                f"Received: an array of {ids.dtype}"
+            )
+        vocabulary = self.backbone.vocabulary_size
+        check_range(ids, vocabulary, "`token_ids`", "id")
 
     def get_config(self):
         config = super().get_config()
@@ -82,18 +117,7 @@ class TextTask(Task):
         """As `Task.from_preset`; a folder's tokenizer comes along."""
         # Read from the folder, whichever task was saved there.
         if "tokenizer" not in kwargs:
-            tokenizer = preset_folder.read_tokenizer(preset)
+            folder = folder_of(preset)
+            tokenizer = folder and preset_folder.read_tokenizer(folder)
             kwargs = {**kwargs, "tokenizer": tokenizer}
         return super().from_preset(preset, load_weights, **kwargs)
-
-
-def _pair(x):
-    """`(first, second)`, the second `None` where there are no pairs."""
-    if isinstance(x, tuple) and len(x) == 2 and not isinstance(x[0], str):
-        return x
-    return x, None
-
-
-def _as_labels(y):
-    """Lists of numbers as arrays: Keras takes arrays only."""
-    return np.asarray(y) if isinstance(y, (list, tuple)) else y

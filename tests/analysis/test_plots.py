@@ -8,6 +8,7 @@ from mlp_mixers.analysis import plot_spatial_matrices
 from mlp_mixers.analysis import plot_spatial_weights
 from mlp_mixers.layers import GMLPBlock
 from mlp_mixers.models import GMLPImageClassifier
+from mlp_mixers.models import GMLPMaskedLM
 from tests.cases import gmlp_nano
 from tests.cases import gmlp_text_nano
 from tests.cases import randomize
@@ -122,20 +123,54 @@ def test_history_pairs_training_and_validation(tmp_path):
     assert (tmp_path / "curves.png").stat().st_size > 1000
 
 
-@pytest.mark.parametrize("history", [{}, {"loss": []}])
+def test_history_of_what_is_validated_only_and_of_perplexity():
+    history = {
+        "perplexity": [400.0, 50.0],
+        "val_perplexity": [300.0, 60.0],
+        "val_f1": [0.2, 0.4],
+    }
+    figure = plot_history(history, title="a run")
+    perplexity, f1 = figure.axes
+    assert perplexity.get_yscale() == "log"
+    assert f1.get_yscale() == "linear"
+    assert f1.get_title() == "f1"
+    (line,) = f1.lines
+    assert line.get_label() == "validation"
+    # Validation has one colour everywhere.
+    assert line.get_color() == perplexity.lines[1].get_color()
+    np.testing.assert_array_equal(line.get_ydata(), history["val_f1"])
+    assert figure._suptitle.get_text() == "a run"
+
+
+def test_many_metrics_take_several_rows():
+    figure = plot_history({f"metric_{i}": [1.0, 2.0] for i in range(9)})
+    assert len(figure.axes) == 9
+    width, height = figure.get_size_inches()
+    assert width < 20
+    assert height > 9
+
+
+@pytest.mark.parametrize("history", [{}, {"loss": []}, {"val_f1": []}])
 def test_empty_history(history):
     with pytest.raises(ValueError, match="no epoch to draw"):
         plot_history(history)
+
+
+def matrices(figure, count):
+    """The axes of the matrices and those of the curves; then colour bars."""
+    return figure.axes[:count], figure.axes[count : 2 * count]
 
 
 def test_matrices_are_drawn_whole_and_by_distance(rng, tmp_path):
     backbone = randomize(gmlp_text_nano(toeplitz=False), rng)
     path = tmp_path / "w.png"
     figure = plot_spatial_matrices(backbone, path=path)
-    above, below = figure.axes[:2], figure.axes[2:]
+    above, below = matrices(figure, 2)
     for block, image, curve in zip(backbone.blocks, above, below):
         w = keras.ops.convert_to_numpy(block.gating_unit.spatial_matrix())[0]
         np.testing.assert_array_equal(image.images[0].get_array(), w)
+        low, high = image.images[0].get_clim()
+        np.testing.assert_allclose([-low, high], np.percentile(abs(w), 99))
         distances, means = curve.lines[0].get_data()
         assert distances.tolist() == list(range(-5, 6))
         for distance, mean in zip(distances, means):
@@ -143,8 +178,42 @@ def test_matrices_are_drawn_whole_and_by_distance(rng, tmp_path):
                 w[i, i + distance] for i in range(6) if 0 <= i + distance < 6
             ]
             assert mean == pytest.approx(np.mean(entries), rel=1e-5, abs=1e-7)
+    assert below[0].get_ylabel() == "mean weight"
+    assert below[0].get_ylim() == below[1].get_ylim()
+    assert above[0].get_xlabel() == "token j"
+    assert above[0].get_ylabel() == "token i, which takes"
+    assert len(above[0].get_xticks()) > 1
     assert matplotlib.image.imread(path).shape[0] > 300
     with pytest.raises(ValueError, match="head=1"):
         plot_spatial_matrices(backbone, head=1)
     with pytest.raises(ValueError, match="2 blocks"):
         plot_spatial_matrices(backbone, blocks=[2])
+
+
+def test_one_toeplitz_matrix_with_its_title_and_colours(rng):
+    backbone = randomize(gmlp_text_nano(num_layers=1), rng)
+    figure = plot_spatial_matrices(backbone)
+    (above,), (below,) = matrices(figure, 1)
+    values = backbone.blocks[0].gating_unit.get_weights()[0]
+    assert below.get_ylabel() == "weight"
+    drawn = below.lines[0].get_ydata()
+    assert sorted(drawn) == pytest.approx(sorted(np.ravel(values)), rel=1e-5)
+    # Where the colours end is written at the colour bar.
+    limit = above.images[0].get_clim()[1]
+    labels = [label.get_text() for label in figure.axes[2].get_xticklabels()]
+    assert labels == [f"{-limit:.2g}", f"{limit:.2g}", "0"]
+    # The title is whole.
+    figure.canvas.draw()
+    box = figure._suptitle.get_window_extent()
+    assert box.x0 >= 0
+    assert box.x1 <= figure.bbox.width
+
+
+def test_text_is_not_folded_into_a_square():
+    model = GMLPMaskedLM(gmlp_text_nano(sequence_length=64))
+    with pytest.raises(ValueError, match="Call `plot_spatial_matrices`"):
+        plot_spatial_weights(model)
+    with pytest.raises(ValueError, match="Call `plot_spatial_matrices`"):
+        plot_spatial_weights(model.backbone)
+    figure = plot_spatial_weights(model, grid_shape=(1, 64), tokens=[3])
+    assert pictures(figure)[0].shape == (1, 64)

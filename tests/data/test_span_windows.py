@@ -119,9 +119,11 @@ def test_passages_without_tokens():
     ]
     assert not windows.is_context().any()
     logits = np.zeros(windows.token_ids.shape)
+    logits[:, 0] = 1.5, -2.0
     found = best_spans(logits, logits, windows)
     assert found.texts == ["", ""]
-    assert found.scores.tolist() == [-np.inf, -np.inf]
+    assert found.scores.tolist() == [3.0, -4.0]  # those of no answer
+    assert found.null_differences.tolist() == [np.inf, np.inf]
     assert best_spans(logits, logits, windows, null_threshold=0.0).texts == [
         *("", "")
     ]
@@ -239,7 +241,9 @@ def slow_best(start, end, windows, limit, threshold):
                         text = context[where[i, 0] : where[j, 1]].strip()
         if threshold is not None and null - best > threshold:
             text = ""
-        results.append((text, best, null - best))
+        # A passage without tokens has the score of no answer.
+        score = best if best > -np.inf else null
+        results.append((text, score, null - best))
     return results
 
 

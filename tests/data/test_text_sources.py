@@ -147,6 +147,17 @@ def test_empty_files_are_counted(home):
 # What is wrong with files.
 
 
+@pytest.mark.parametrize("name", ["loop.txt", "lost.txt"])
+def test_links_that_lead_nowhere(tmp_path, name):
+    write(tmp_path / "good.txt", "One. Two.")
+    target = {"loop.txt": tmp_path / "loop.txt", "lost.txt": tmp_path / "no"}
+    (tmp_path / name).symlink_to(target[name])
+    with pytest.raises(ValueError, match=f"{name}' cannot be read"):
+        load_text(f"text:{tmp_path}")
+    with pytest.raises(ValueError, match=f"link .*{name}' leads to no file"):
+        load_text(f"text:{tmp_path / name}")
+
+
 @pytest.mark.parametrize("name", ["x.txt", "x.txt.gz"])
 @pytest.mark.parametrize(
     ("data", "message"),
@@ -155,7 +166,10 @@ def test_empty_files_are_counted(home):
         (b"\xef\xbb\xbf12\xff", "0xff at 5[^0-9]"),
         (b"cut off \xf0\x9f\x99", "0xf0 at 8[^0-9].*unexpected end"),
         (b"a\xed\xa0\x80", "0xed at 1[^0-9]"),
-        ("hello".encode("utf-16"), "looks like UTF-16.*0xff at 0"),
+        ("hello".encode("utf-16"), "UTF-16. .*-f UTF-16 -t.*0xff at 0"),
+        (b"\xfe\xff" + "a".encode("utf-16-be"), "-f UTF-16 .*0xfe at 0"),
+        ("hello".encode("utf-32"), "UTF-32. .*-f UTF-32 -t.*0xff at 0"),
+        (b"\0\0\xfe\xff" + "a".encode("utf-32-be"), "-f UTF-32 .*0x00 at"),
         (b"PNG\r\n\x00\x00", "is binary.*0x00 at 5"),
         (b"x" * 5000 + b"\x80", "0x80 at 5,000"),
     ],

@@ -1,3 +1,5 @@
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from mlp_mixers.models import GMLPSpanPredictor
 from mlp_mixers.models import GMLPTextBackbone
 from mlp_mixers.models import GMLPTextClassifier
 from mlp_mixers.models import MaskedLM
+from mlp_mixers.models import TextClassifier
 from tests.cases import TEXT_VOCABULARY
 from tests.cases import gmlp_nano
 from tests.cases import gmlp_text_nano
@@ -389,6 +392,84 @@ def test_a_classifier_takes_texts_and_pairs(tokenizer, tmp_path):
     )
 
 
+def test_classes_have_names(tokenizer, tmp_path):
+    backbone = text_backbone()
+    names = ["bad", "fair", "good"]
+    model = GMLPTextClassifier(
+        backbone, 3, tokenizer=tokenizer, class_names=names
+    )
+    logits = model.predict(TEXTS[:2], verbose=0).astype("float64")
+    probabilities = np.exp(log_softmax(logits))
+    found = model.classify(TEXTS[:2])
+    for answer, row in zip(found, probabilities):
+        expected = sorted(zip(row, names), reverse=True)
+        assert [name for name, _ in answer] == [name for _, name in expected]
+        assert [p for _, p in answer] == pytest.approx(
+            [p for p, _ in expected], rel=1e-4
+        )
+    assert [n for n, _ in model.classify(TEXTS[0])] == [n for n, _ in found[0]]
+    assert len(model.classify((TEXTS[:2], TEXTS[2:4]))) == 2
+    # A head with a softmax says probabilities already; without names there
+    # are numbers.
+    softmax = GMLPTextClassifier(
+        backbone, 3, activation="softmax", tokenizer=tokenizer
+    )
+    softmax.head.set_weights(model.head.get_weights())
+    numbers = softmax.classify(TEXTS[0])
+    assert [(names[k], pytest.approx(p)) for k, p in numbers] == found[0]
+    # The names come back with the head that they belong to.
+    model.save_to_preset(tmp_path / "preset")
+    assert TextClassifier.from_preset(tmp_path / "preset").class_names == names
+    other = TextClassifier.from_preset(tmp_path / "preset", num_classes=2)
+    assert other.class_names is None
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert again.class_names == names
+
+
+def test_names_that_the_recipe_wrote(tokenizer, tmp_path):
+    model = GMLPTextClassifier(text_backbone(), 2, tokenizer=tokenizer)
+    model.save_to_preset(tmp_path)
+    labels = tmp_path / "labels.json"
+    labels.write_text(json.dumps({"kind": "x", "class_names": ["no", "yes"]}))
+    named = GMLPTextClassifier.from_preset(tmp_path)
+    assert named.class_names == ["no", "yes"]
+    three = GMLPTextClassifier.from_preset(tmp_path, num_classes=3)
+    assert three.class_names is None
+    own = GMLPTextClassifier.from_preset(tmp_path, class_names=["a", "b"])
+    assert own.class_names == ["a", "b"]
+    # They stay beside a model that has them, and beside no other.
+    named.save_to_preset(tmp_path)
+    assert labels.exists()
+    model.save_to_preset(tmp_path)
+    assert not labels.exists()
+    assert GMLPTextClassifier.from_preset(tmp_path).class_names is None
+    labels.write_text("{")
+    with pytest.raises(ValueError, match="labels.json is damaged"):
+        GMLPTextClassifier.from_preset(tmp_path)
+    model.save_to_preset(tmp_path)  # which repairs it
+    assert not labels.exists()
+
+
+def test_the_folder_of_a_run_is_as_good_as_its_preset(trained, tmp_path):
+    model, _ = trained
+    model.save_to_preset(tmp_path / "run" / "preset")
+    (tmp_path / "run" / "config.json").write_text('{"training": {}}')
+    again = GMLPMaskedLM.from_preset(tmp_path / "run")
+    assert again.tokenizer == model.tokenizer
+    for one, other in zip(again.get_weights(), model.get_weights()):
+        np.testing.assert_array_equal(one, other)
+    classifier = GMLPTextClassifier.from_preset(
+        str(tmp_path / "run"), num_classes=2
+    )
+    assert classifier.tokenizer == model.tokenizer
+    GMLPTextBackbone.from_preset(tmp_path / "run")
+    (tmp_path / "fresh").mkdir()
+    (tmp_path / "fresh" / "config.json").write_text('{"training": {}}')
+    with pytest.raises(ValueError, match="a run, it has not finished"):
+        GMLPMaskedLM.from_preset(tmp_path / "fresh")
+
+
 def test_one_output_is_a_number(tokenizer):
     model = GMLPTextClassifier(text_backbone(), 1, tokenizer=tokenizer)
     model.compile(keras.optimizers.SGD(0.01))
@@ -468,6 +549,33 @@ def test_spans(tokenizer, rng):
             ),
             "Answers are marked by their tokens",
         ),
+        (
+            lambda t: GMLPTextClassifier(text_backbone(), 2, class_names="ab"),
+            "class_names='ab'",
+        ),
+        (
+            lambda t: GMLPTextClassifier(
+                text_backbone(), 2, class_names=["a", "a"]
+            ),
+            "different string for each of the 2 classes",
+        ),
+        (
+            lambda t: GMLPTextClassifier(text_backbone(), 2, class_names=["a"]),
+            "each of the 2 classes",
+        ),
+        (
+            lambda t: GMLPTextClassifier(
+                text_backbone(), 1, tokenizer=t
+            ).classify("a"),
+            "num_classes=1",
+        ),
+        (
+            lambda t: GMLPTextClassifier(
+                text_backbone(), 2, activation="sigmoid", tokenizer=t
+            ).classify("a"),
+            "activation='sigmoid'",
+        ),
+        (lambda t: GMLPTextClassifier.from_preset(None), "preset=None"),
         (lambda t: gmlp_text_nano(mask_padding="no"), "mask_padding='no'"),
         (lambda t: gmlp_text_nano(vocabulary_size=0), "vocabulary_size=0"),
         (lambda t: gmlp_text_nano(dropout_rate=1.0), "dropout_rate=1.0"),

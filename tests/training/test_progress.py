@@ -1,21 +1,140 @@
+import io
+
 import keras
 import numpy as np
+import pytest
+from rich.console import Console
 
 from mlp_mixers.training import ProgressBar
 
+WIDTHS = (80, 100, 200)
+
+
+class Expert(keras.layers.Layer):
+    """A layer with a metric of its own, under a long name."""
+
+    def __init__(self, number):
+        super().__init__()
+        name = f"block_{number}_token_experts_drop_rate"
+        self.drop_rate = keras.metrics.Mean(name=name)
+
+    def call(self, x):
+        return x
+
+
+class Screens(keras.callbacks.Callback):
+    """Keeps what the bar after it in the list shows, line by line."""
+
+    def __init__(self, bar, width):
+        super().__init__()
+        self.bar, self.width, self.seen = bar, width, {}
+
+    def keep(self, when):
+        console = Console(file=io.StringIO(), width=self.width)
+        console.print(self.bar._picture())
+        self.seen[when] = console.file.getvalue().split("\n")
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.keep(("begin", epoch))
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.keep(("batch", batch))
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.keep(("end", epoch))
+
+
+def fit(epochs, callbacks, experts=0, **arguments):
+    x = inputs = keras.Input((2,))
+    for number in range(experts):
+        x = Expert(number)(x)
+    model = keras.Model(inputs, keras.layers.Dense(1)(x))
+    perplexity = keras.metrics.MeanSquaredError(name="perplexity")
+    model.compile(
+        keras.optimizers.SGD(), loss="mse", metrics=[perplexity, "mae"]
+    )
+    x, y = np.zeros((8, 2)), np.ones((8, 1))
+    return model.fit(
+        x,
+        y,
+        batch_size=4,
+        epochs=epochs,
+        validation_data=(x, y),
+        callbacks=callbacks,
+        verbose=0,
+        **arguments,
+    ).history
+
+
+def screens(width, epochs=2, **arguments):
+    console = Console(file=io.StringIO(), force_terminal=True, width=width)
+    bar = ProgressBar(console)
+    spy = Screens(bar, width)
+    history = fit(epochs, [bar, spy], **arguments)
+    return spy.seen, history, console.file.getvalue()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_bar_stays_and_the_metrics_have_a_line(width):
+    seen, history, drawn = screens(width, experts=6)
+    for (when, number), (bar, metrics, *rest) in seen.items():
+        assert rest == [""]
+        assert len(bar) <= width
+        assert len(metrics) < width
+        assert "training " in bar
+        epoch = {"begin": number + 1, "end": number + 1, "batch": 2}[when]
+        assert f" epoch {epoch}/2 " in bar
+        assert ("compiling" in bar) == ((when, number) == ("begin", 0))
+    # Held-out data first, the layers' last, and how many are not shown.
+    value = history["val_perplexity"][-1]
+    bar, metrics, _ = seen["end", 1]
+    assert "━" * 40 in bar
+    assert "0:00:0" in bar
+    assert f"  val_perplexity {value:.3f}  val_loss " in metrics
+    assert metrics.startswith("val_mae ")
+    shown = len(metrics.split("  ")) - 1
+    assert metrics.endswith(f"  +{2 * (3 + 6) - shown}")
+    assert "training" in drawn  # on the console itself
+
+
+def test_a_wide_terminal_has_all():
+    seen, _, _ = screens(200)
+    metrics = seen["end", 1][1].split("  ")
+    assert [part.split()[0] for part in metrics] == [
+        *("val_mae", "val_perplexity", "val_loss"),
+        *("mae", "perplexity", "loss"),
+    ]
+
+
+def test_what_is_left_counts_from_the_epoch_that_goes_on():
+    seen, _, _ = screens(80, epochs=4, initial_epoch=3)
+    bar = seen["begin", 3][0]
+    assert "━" * 30 in bar
+    assert "━" * 31 not in bar
+    assert "epoch 4/4" in bar
+
 
 def test_lines_where_the_output_is_no_terminal(capsys):
-    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-    model.compile(keras.optimizers.SGD(), loss="mse")
-    model.fit(
-        np.zeros((4, 2)),
-        np.zeros((4, 1)),
-        epochs=20,
-        callbacks=[ProgressBar()],
-        verbose=0,
-    )
+    fit(20, [ProgressBar()])
     lines = capsys.readouterr().out.split("\n")
     lines = [line for line in lines if line.startswith("epoch")]
-    assert lines[0].startswith("epoch 1/20  loss ")
-    assert lines[-1].startswith("epoch 20/20  loss ")
+    assert lines[0].startswith("epoch 1/20  val_")
+    assert lines[-1].startswith("epoch 20/20  val_")
     assert len(lines) == 11
+
+
+def test_lines_of_a_log_do_not_grow_with_the_layers(capsys):
+    fit(1, [ProgressBar()], experts=9)
+    (line,) = capsys.readouterr().out.strip().split("\n")
+    assert line.split("  ")[-1] == f"+{2 * (3 + 9) - 12}"
+    assert "val_loss" in line
+    assert " loss " in line
+
+
+def test_small_numbers_keep_their_digits(capsys):
+    class Rate(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            logs["rate"] = 0.00012
+
+    fit(1, [Rate(), ProgressBar()])
+    assert "rate 0.00012" in capsys.readouterr().out
