@@ -1,6 +1,61 @@
-"""Settings filled in and held in range, said in one wording."""
+"""Settings filled in, held in range and in place, said in one wording."""
 
 import dataclasses
+import types
+import typing
+
+# NumPy's and Keras's generators take seeds below this.
+SEEDS = 2**32
+
+
+def dashed(name):
+    """The name of a setting as it is typed."""
+    return name.strip("_").replace("_", "-")
+
+
+def flat(config):
+    """`{name: value}` of all settings in a dataclass of dataclasses."""
+    found = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            found |= flat(value)
+        else:
+            found[field.name] = value
+    return found
+
+
+def given(config):
+    """`{name: value}` of the settings that are not as they are by default."""
+    default = flat(type(config)())
+    return {k: v for k, v in flat(config).items() if v != default[k]}
+
+
+def refuse_others(config, mode, allowed=()):
+    """Raises a ValueError for settings that have no meaning in a mode.
+
+    Args:
+        config: A configuration.
+        mode: Name of the setting that asks for something else than training.
+        allowed: Names of those that have a meaning beside it.
+    """
+    others = {
+        k: v for k, v in given(config).items() if k not in (mode, *allowed)
+    }
+    if others:
+        names = ", ".join(f"--{dashed(name)}" for name in others)
+        received = (f"{dashed(k)}={_shown(v)}" for k, v in others.items())
+        raise ValueError(
+            f"Beside --{dashed(mode)}, which trains nothing, {names} would "
+            "change nothing: leave out what has no effect. "
+            f"Received: {', '.join(received)}"
+        )
+
+
+def _shown(value):
+    if isinstance(value, (tuple, list)):
+        return " ".join(map(str, value))
+    return str(value)
 
 
 def filled_in(training, recipes):
@@ -55,3 +110,42 @@ def check_ranges(
                 raise ValueError(
                     f"`{name}` must {rule}. Received: {name}={value}"
                 )
+
+
+def check_seeds(seed, count=1):
+    """Raises a ValueError unless `seed`, `seed + 1`, ... can all be used."""
+    if not 0 <= seed <= SEEDS - count:
+        last = f", the last one of --seeds {count} too" if count > 1 else ""
+        raise ValueError(
+            f"Seeds are integers from 0 to {SEEDS - 1}{last}. "
+            f"Received: seed={seed}"
+        )
+
+
+def check_types(settings):
+    """Raises a TypeError unless every setting is of the type it says.
+
+    For settings that were read from a file; a command line is checked when it
+    is read.
+    """
+    for name, hint in typing.get_type_hints(type(settings)).items():
+        value = getattr(settings, name)
+        if dataclasses.is_dataclass(hint):
+            check_types(value)
+        elif not _is_of(value, hint):
+            raise TypeError(f"{name}={value!r}")
+
+
+def _is_of(value, hint):
+    """Whether a value is of a type, as far as settings have types."""
+    origin, inside = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        return value in inside
+    if origin in (typing.Union, types.UnionType):
+        return any(_is_of(value, one) for one in inside)
+    if origin is tuple:
+        is_tuple = isinstance(value, tuple)
+        return is_tuple and all(_is_of(one, inside[0]) for one in value)
+    if isinstance(value, bool):
+        return hint is bool
+    return isinstance(value, (int, float) if hint is float else hint)

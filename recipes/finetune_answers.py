@@ -11,10 +11,13 @@ from mlp_mixers import data
 from mlp_mixers import training
 from mlp_mixers.training.span_metrics import best_null_threshold
 from recipes import runs
+from recipes.finetune_data import in_words
 from recipes.finetune_data import inputs_of
 
 # Beside the preset of a finetuned model: what its outputs stand for.
 LABELS_FILE = "labels.json"
+# Columns of the texts in a file of predictions.
+TEXTS = ("text", "text_pair")
 # What would end a field or a line of a TSV file.
 BREAKS = re.compile("[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
@@ -33,6 +36,12 @@ class Labels:
         stride: Of spans, as in `span_windows`.
         max_answer_tokens: Of spans.
         null_threshold: Of spans, as in `best_spans`.
+        mean, deviation: Of the numbers that the head was trained for: it said
+            (number - mean) / deviation.
+        standard_bias: Of numbers, the bias of that head. The one of the saved
+            model, which says the numbers themselves, has fewer digits. `None`
+            if nothing was standardised.
+        about: What the labels are, in words: their column, or the task.
     """
 
     task: str
@@ -44,6 +53,10 @@ class Labels:
     stride: int | None = None
     max_answer_tokens: int = 30
     null_threshold: float | None = None
+    mean: float = 0.0
+    deviation: float = 1.0
+    standard_bias: float | None = None
+    about: str = ""
 
     def save(self, folder):
         """Writes `labels.json` into a folder."""
@@ -59,9 +72,12 @@ class Labels:
         path = pathlib.Path(folder, LABELS_FILE)
         if not path.is_file():
             return None
-        names = [field.name for field in dataclasses.fields(cls)]
-        content = runs.read(path, names)
+        fields = dataclasses.fields(cls)
+        # The others have come later.
+        first = [f.name for f in fields if f.default is dataclasses.MISSING]
+        content = runs.read(path, first)
         content["class_names"] = tuple(content["class_names"])
+        names = [field.name for field in fields if field.name in content]
         return cls(**{name: content[name] for name in names})
 
 
@@ -70,7 +86,7 @@ class Answers:
     """What a model says about examples.
 
     Attributes:
-        values: int array of classes, float array of numbers, or list of
+        values: int array of classes, float64 array of numbers, or list of
             strings.
         scores: Float array: the probability of a class, the logits of a span;
             `None` for numbers.
@@ -95,10 +111,18 @@ def answers_of(logits, part, labels):
     """The `Answers` that a model's outputs stand for.
 
     Args:
-        logits: Array `(rows, ...)`.
+        logits: Array `(rows, ...)`; of numbers, standardised.
         part: A `Part`.
         labels: `Labels`.
+
+    Raises:
+        ValueError: If the outputs are not finite.
     """
+    if not np.isfinite(logits).all():
+        raise ValueError(
+            "The model's outputs are not finite: the training has diverged. "
+            "Lower the learning rate, or lengthen the warm-up."
+        )
     if labels.kind == "span":
         found = data.best_spans(
             logits[:, 0],
@@ -108,13 +132,9 @@ def answers_of(logits, part, labels):
             labels.null_threshold,
         )
         return Answers(found.texts, found.scores)
-    if not np.isfinite(logits).all():
-        raise ValueError(
-            "The model's outputs are not finite: the training has diverged. "
-            "Lower the learning rate, or lengthen the warm-up."
-        )
     if labels.kind == "regression":
-        return Answers(logits[:, 0], None)
+        standardised = logits[:, 0].astype("float64")
+        return Answers(standardised * labels.deviation + labels.mean, None)
     probabilities = softmax(logits)
     return Answers(logits.argmax(-1), probabilities.max(-1))
 
@@ -147,27 +167,37 @@ def scores(answers, part, kind, metrics):
 
 
 def as_in_task(answers, labels, task):
-    """Answers of a model with its classes numbered as a task numbers them.
-
-    A class that the task does not have gets a number beyond its own.
-    """
+    """Answers of a model with its classes numbered as a task numbers them."""
     if task.kind != "classification":
         return answers
-    numbers = {name: k for k, name in enumerate(task.class_names)}
-    known = [numbers.get(n, len(numbers)) for n in labels.class_names]
+    known = [task.class_names.index(name) for name in labels.class_names]
     return dataclasses.replace(answers, values=np.array(known)[answers.values])
+
+
+def with_classes(task, class_names):
+    """A task with its classes, and maybe others, in another order."""
+    if task.kind != "classification":
+        return task
+    numbers = np.array([class_names.index(n) for n in task.class_names])
+    parts = {
+        name: part
+        if part.labels is None
+        else dataclasses.replace(
+            part, labels=numbers[part.labels].astype("int32")
+        )
+        for name, part in task.parts.items()
+    }
+    return dataclasses.replace(
+        task, class_names=tuple(class_names), parts=parts
+    )
 
 
 def check_fit(labels, task):
     """Raises a ValueError unless a model can be measured on a task."""
     if labels.kind != task.kind or labels.is_pair != task.is_pair:
-        sorts = [
-            f"{x.kind} of {'pairs' if x.is_pair else 'single texts'}"
-            for x in (labels, task)
-        ]
         raise ValueError(
-            f"The model was finetuned for {labels.task}, a {sorts[0]}; "
-            f"{task.name} is a {sorts[1]}."
+            f"The model was finetuned for {labels.task}, {in_words(labels)}; "
+            f"{task.name} is {in_words(task)}."
         )
     unknown = [n for n in task.class_names if n not in labels.class_names]
     if unknown:
@@ -184,34 +214,51 @@ def write_answers(path, answers, examples, labels):
 
     Tabs and line ends inside a field become spaces.
     """
-    scored = answers.scores is not None
-    score_name = "score" if labels.kind == "span" else "probability"
-    head = ["id", "answer" if labels.kind == "span" else "prediction"]
-    head += [score_name] * scored
-    head += ["label"] * (examples.labels is not None)
+    columns = {"id": examples.ids}
+    name = "answer" if labels.kind == "span" else "prediction"
+    columns[name] = _written(answers.values, labels, number_in_words)
+    if answers.scores is not None:
+        name = "score" if labels.kind == "span" else "probability"
+        columns[name] = (f"{score:.6g}" for score in answers.scores)
+    if examples.labels is not None:
+        columns["label"] = _written(examples.labels, labels, label_in_words)
+    names = ("question", "passage") if labels.kind == "span" else TEXTS
+    for name, texts in zip(names, (examples.first, examples.second)):
+        if texts is not None:
+            columns[name] = texts
     with open(path, "w", encoding="utf-8", newline="\n") as file:
-        file.write("\t".join(head) + "\n")
-        for i, name in enumerate(examples.ids):
-            fields = [name, _written(answers.values[i], labels)]
-            if scored:
-                fields.append(f"{answers.scores[i]:.6g}")
-            if examples.labels is not None:
-                fields.append(_written(examples.labels[i], labels))
-            line = "\t".join(BREAKS.sub(" ", field) for field in fields)
+        file.write("\t".join(columns) + "\n")
+        for row in zip(*columns.values()):
+            line = "\t".join(BREAKS.sub(" ", field) for field in row)
             file.write(line + "\n")
 
 
-def _written(value, labels):
-    """An answer or a label in words."""
-    if isinstance(value, dict):
-        found = [] if value["is_impossible"] else value["answers"]
-        return found[0] if found else ""
-    if labels.kind == "classification":
-        return labels.class_names[value]
-    return value if isinstance(value, str) else f"{value:.6g}"
+def _written(values, labels, in_digits):
+    """Answers or labels in words, one by one."""
+    for value in values:
+        if labels.kind == "classification":
+            yield labels.class_names[value]
+        elif labels.kind == "regression":
+            yield in_digits(value)
+        elif isinstance(value, str):
+            yield value
+        else:
+            found = [] if value["is_impossible"] else value["answers"]
+            yield found[0] if found else ""
 
 
-def in_words(logits, part, labels):
+def number_in_words(value):
+    """A number to twelve digits; a model's 32 bits give no more."""
+    return f"{value:.12g}"
+
+
+def label_in_words(value):
+    """A number to all the digits that it has."""
+    short = number_in_words(value)
+    return short if float(short) == value else repr(float(value))
+
+
+def asked(logits, part, labels):
     """For each example a dictionary of what the model says."""
     if labels.kind == "classification":
         for row in softmax(logits):

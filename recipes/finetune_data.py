@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import pathlib
+import re
 
 import numpy as np
 
@@ -15,9 +16,11 @@ from mlp_mixers.data.task_data import sample
 from mlp_mixers.data.task_sources import FORMS
 from mlp_mixers.data.text_encoder import LENGTH_STEP
 from mlp_mixers.data.text_encoder import spaced
-from recipes.finetune_settings import Data
-from recipes.finetune_settings import dashed
+from recipes.checks import dashed
+from recipes.runs import counted
 
+# What a note on inputs that are too long says.
+CUT = "cut to"
 # So many texts are encoded at a time.
 CHUNK = 4096
 # Settings that are options of a loader: its name of them, and which loaders.
@@ -27,12 +30,35 @@ OPTIONS = {
     "text_pair": ("text_pair", ("tsv", "tfds")),
     "label": ("label", ("tsv", "tfds")),
     "identifier": ("identifier", ("tsv",)),
+    "delimiter": ("delimiter", ("tsv",)),
+    "quotes": ("quotes", ("tsv",)),
+    "bad_lines": ("bad_lines", ("tsv",)),
     "regression": ("regression", ("tsv",)),
     "class_names": ("class_names", ("tsv",)),
     "metrics": ("metrics", ("tsv",)),
     "squad_version": ("version", ("squad",)),
     "data_dir": ("data_dir", ("tfds",)),
+    "validation_fraction": (
+        *("validation_fraction", ("glue", "tsv", "squad", "tfds")),
+    ),
 }
+KINDS = ("glue", "tsv", "squad", "tfds")
+# Above, a head's 32-bit numbers may not hold it.
+LARGEST = 1e37
+# What a task is, in words: of single texts, or of pairs.
+IN_WORDS = {
+    "classification": (
+        "a classification of texts",
+        "a classification of pairs",
+    ),
+    "regression": ("a regression of texts", "a regression of pairs"),
+    "span": ("question answering", "question answering"),
+}
+
+
+def in_words(task):
+    """What a `TaskData` or `Labels` is: `a classification of pairs`."""
+    return IN_WORDS[task.kind][task.is_pair]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,9 +131,9 @@ class TaskBatchMaker:
         self._order = EpochOrder(len(part), seed)
         if not len(self):
             raise ValueError(
-                f"The task has {len(part):,} rows to train with, fewer than a "
-                "batch: lower --batch-size, or take more examples. Received: "
-                f"batch_size={batch_size}"
+                f"The task has {counted(len(part), 'row')} to train with, "
+                "fewer than a batch: lower --batch-size, or take more "
+                f"examples. Received: batch_size={batch_size}"
             )
 
     def __len__(self):
@@ -123,13 +149,16 @@ class TaskBatchMaker:
         return inputs, self.part.targets[rows]
 
 
-def load(settings, seed, whole=False):
+def load(settings, seed, whole=False, class_names=None):
     """The task that the settings name.
 
     Args:
         settings: A `Data`.
         seed: Of the sample and of what is held out.
-        whole: Whether a task in a single file shall be measured on all of it.
+        whole: Whether a task in a single file shall be measured on all of it,
+            unless a share of it is asked for.
+        class_names: Of files that do not name them: the classes of the model
+            that is measured, in its order.
 
     Returns:
         A `TaskData`.
@@ -140,39 +169,88 @@ def load(settings, seed, whole=False):
     if settings.task is None:
         raise ValueError(f"Say which task it is, with --task:{FORMS}")
     kind, _, value = settings.task.partition(":")
-    options = {
-        "seed": seed,
-        "validation_fraction": settings.validation_fraction,
-    }
+    options = {"seed": seed, **options_of(settings, kind)}
+    names = {}
+    if kind == "tsv" and class_names and not options.get("regression"):
+        if "class_names" not in options:
+            names = {"`class_names`": "those of the model"}
+        options.setdefault("class_names", class_names)
+    if whole and is_one_file(settings):
+        options["validation"] = str(pathlib.Path(value).expanduser())
+    try:
+        task = data.load_task(settings.task, **options)
+    except ValueError as error:
+        raise ValueError(as_typed(str(error), kind, names)) from error
+    for part, examples in task.parts.items():
+        if not len(examples):
+            raise ValueError(f"The part `{part}` of {task.name} is empty.")
+    check_span_options(settings, task)
+    return task
+
+
+def is_one_file(settings):
+    """Whether a `Data` names a single file, and no share of it."""
+    kind, _, value = settings.task.partition(":")
+    path = pathlib.Path(value).expanduser()
+    no_share = settings.validation_fraction is None
+    return kind in ("tsv", "squad") and path.is_file() and no_share
+
+
+def options_of(settings, kind):
+    """Arguments of the loader of such tasks, as far as they are given.
+
+    Raises:
+        ValueError: If a setting is for another kind.
+    """
+    options = {}
     for name, (argument, kinds) in OPTIONS.items():
         given = getattr(settings, name)
-        if given == getattr(Data(), name):
+        # What was not asked for was `False` in older records.
+        if given is None or (name == "regression" and not given):
             continue
-        if kind not in kinds and kind in ("glue", "tsv", "squad", "tfds"):
+        if kind not in kinds and kind in KINDS:
             raise ValueError(
                 f"--{dashed(name)} is for tasks of the kind "
                 f"{' and '.join(kinds)}. Received: --task {settings.task}"
             )
         options[argument] = given
-    if whole and kind in ("tsv", "squad"):
-        path = pathlib.Path(value).expanduser()
-        if path.is_file():
-            options["validation"] = str(path)
-    try:
-        task = data.load_task(settings.task, **options)
-    except ValueError as error:
-        raise ValueError(_as_typed(str(error), kind)) from error
-    for part, examples in task.parts.items():
-        if not len(examples):
-            raise ValueError(f"The part `{part}` of {task.name} is empty.")
-    return task
+    return options
 
 
-def _as_typed(message, kind):
-    """A loader's message with the names that its options have here."""
+def check_span_options(settings, task):
+    """Raises a ValueError if windows are asked for where there are none."""
+    for name in ("stride", "max_answer_tokens"):
+        if getattr(settings, name) is not None and task.kind != "span":
+            raise ValueError(
+                f"--{dashed(name)} is for questions and answers. Received: "
+                f"--task {settings.task}, {in_words(task)}"
+            )
+
+
+def as_typed(message, kind, names=()):
+    """A loader's message with the names that its options have here.
+
+    Args:
+        message: The message, with options between backticks.
+        kind: Of the task.
+        names: Dictionary of other words for some of them.
+    """
+    for before, after in dict(names).items():
+        message = message.replace(before, after)
     for name, (argument, kinds) in OPTIONS.items():
-        if kind in kinds:
-            message = message.replace(f"`{argument}`", f"--{dashed(name)}")
+        if kind not in kinds:
+            continue
+        option = dashed(name)
+        message = message.replace(f"`{argument}=False`", f"--no-{option}")
+        message = message.replace(f"`{argument}=True`", f"--{option}")
+        message = message.replace(f"`{argument}`", f"--{option}")
+        # What is no word needs quotes in a shell.
+        message = re.sub(
+            f"`{argument}=([\"'])(\\w+)\\1`", f"--{option} \\2", message
+        )
+        message = re.sub(
+            f"`{argument}=([\"'].+?[\"'])`", f"--{option} \\1", message
+        )
     return message
 
 
@@ -200,6 +278,17 @@ def trainable(task, settings, seed):
             "(Numbers to predict are asked for with --regression.)"
         )
     train = task.parts["train"]
+    if task.num_classes > max(2, len(train) / 2):
+        hint = " (Numbers to predict are asked for with --regression.)"
+        task = dataclasses.replace(
+            task,
+            notes=(
+                *task.notes,
+                f"{counted(len(train), 'training example')} of "
+                f"{task.num_classes:,} classes: hardly any class has a second "
+                f"one to learn from.{hint}",
+            ),
+        )
     if settings.sample is None:
         return task
     drawn = sample(train, settings.sample, seed)
@@ -275,8 +364,9 @@ def _encoded(examples, tokenizer, length):
     cut = _count_longer(examples.take(full), tokenizer, length)
     notes = []
     if cut:
-        notes = [f"{cut:,} of {len(examples):,} inputs are cut to {length}"]
-        notes[0] += " tokens"
+        inputs = counted(len(examples), "input")
+        are = "is" if cut == 1 else "are"
+        notes = [f"{cut:,} of {inputs} {are} {CUT} {length} tokens"]
     return Part(examples, token_ids), notes
 
 
@@ -296,7 +386,7 @@ def span_sizes(length, stride=None):
     """`(stride, max_question)` of windows, as `SpanPredictor` takes them."""
     max_question = min(64, max(length // 4, 1))
     room = length - 3 - max_question
-    return stride or max(room // 2, 1), max_question
+    return max(room // 2, 1) if stride is None else stride, max_question
 
 
 def _windows(examples, tokenizer, length, stride):
@@ -314,8 +404,8 @@ def _windows(examples, tokenizer, length, stride):
     notes = []
     if len(windows) > len(examples):
         notes.append(
-            f"{len(examples):,} questions in {len(windows):,} windows of "
-            f"{length} tokens"
+            f"{counted(len(examples), 'question')} in "
+            f"{counted(len(windows), 'window')} of {length} tokens"
         )
     targets = None
     if windows.starts is not None:
@@ -323,9 +413,10 @@ def _windows(examples, tokenizer, length, stride):
         whole = len(np.unique(windows.example[windows.starts > 0]))
         asked = sum(not label["is_impossible"] for label in examples.labels)
         if whole < asked:
+            missing = asked - whole
             notes.append(
-                f"{asked - whole:,} of {asked:,} answers are not whole in any "
-                "window"
+                f"{missing:,} of {counted(asked, 'answer')} "
+                f"{'is' if missing == 1 else 'are'} not whole in any window"
             )
     return Part(examples, windows.token_ids, windows, targets), notes
 
@@ -338,11 +429,16 @@ def with_targets(parts, kind):
 
     Returns:
         `(parts, mean, deviation)`, which are 0 and 1 unless of numbers.
+
+    Raises:
+        ValueError: If a number is too large for a model's.
     """
     mean, deviation = 0.0, 1.0
     if kind == "span":
         return parts, mean, deviation
     if kind == "regression":
+        for name, part in parts.items():
+            check_sizes(name, part.examples)
         values = parts["train"].examples.labels.astype("float64")
         mean = float(values.mean())
         deviation = float(values.std()) or 1.0
@@ -353,6 +449,31 @@ def with_targets(parts, kind):
             targets = ((targets - mean) / deviation).astype("float32")
         found[name] = dataclasses.replace(part, targets=targets)
     return found, mean, deviation
+
+
+def check_sizes(name, examples):
+    """Raises a ValueError for labels that no model here can say."""
+    if examples.labels is None:
+        return
+    large = np.flatnonzero(np.abs(examples.labels) > LARGEST)
+    if len(large):
+        row = int(large[0])
+        raise ValueError(
+            "The model's numbers have 32 bits, and labels beyond "
+            f"{LARGEST:g} do not fit: divide them all by the same number. "
+            f"Received: {examples.labels[row]:g} in row {row} (id "
+            f"{examples.ids[row]}) of the part `{name}`"
+        )
+
+
+def about(settings, task):
+    """What tells a task from another one of the same kind, in words."""
+    kind = settings.task.partition(":")[0]
+    if kind != "tsv":
+        return task.name
+    texts = [settings.text or "sentence", settings.text_pair]
+    label = settings.label or "label"
+    return f"{label!r} of {' and '.join(repr(t) for t in texts if t)}"
 
 
 def inputs_of(token_ids, pad_id):

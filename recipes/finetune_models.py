@@ -1,17 +1,17 @@
 """The models that `recipes.finetune` starts from and those it has made."""
 
 import dataclasses
-import hashlib
 import pathlib
+
+import numpy as np
 
 from mlp_mixers import data
 from mlp_mixers.models import SpanPredictor
 from mlp_mixers.models import TextClassifier
-from mlp_mixers.models import preset_folder
 from mlp_mixers.models.backbone import Backbone
 from mlp_mixers.models.preset_lookup import arguments_of
 from recipes import finetune_data
-from recipes import mlm
+from recipes import mlm_models
 from recipes import mlm_settings
 from recipes import text_models
 from recipes.finetune_answers import LABELS_FILE
@@ -61,7 +61,9 @@ def open_origin(config, settings, task, folder):
     }
     sizes["model"] = sizes["model"] or "gmlp"
     asked = mlm_settings.Config(model=mlm_settings.Model(**sizes))
-    backbone = mlm.build(asked, tokenizer, settings.max_length, None).backbone
+    backbone = mlm_models.build(
+        asked, tokenizer, settings.max_length, None
+    ).backbone
     return Origin(None, type(backbone), backbone.get_config(), tokenizer)
 
 
@@ -70,9 +72,9 @@ def tokenizer_for(model, task):
     if model.tokenizer is not None:
         return text_models.load_tokenizer(model.tokenizer)
     found = finetune_data.texts(task)
-    size = model.vocabulary_size or data.suggested_vocabulary_size(
-        sum(map(len, found))
-    )
+    size = model.vocabulary_size
+    if size is None:
+        size = data.suggested_vocabulary_size(sum(map(len, found)))
     return data.Tokenizer.train(found, size)
 
 
@@ -88,39 +90,86 @@ def task_class(origin, kind):
     )
 
 
-def trained_head(folder, task, origin):
-    """The weights of the head in a preset, if it is for the same labels."""
-    labels = Labels.load(folder)
-    same = labels is not None and (labels.kind, labels.class_names) == (
-        task.kind,
-        task.class_names,
+def trained_head(folder, labels, origin):
+    """The weights of the head in a preset, if it is for the same task.
+
+    Args:
+        folder: Of the preset.
+        labels: `Labels` of the task that is to be trained.
+        origin: An `Origin`.
+
+    Returns:
+        `(weights, notes)`: a list of float64 arrays that say numbers in the
+        labels' own units, or `None`; and what to say about it.
+    """
+    known = Labels.load(folder)
+    if known is None:
+        return None, []
+    why = difference(known, labels)
+    if why is not None:
+        return None, [f"a new head: the model's own is for {known.task}, {why}"]
+    model = task_class(origin, labels.kind).from_preset(folder)
+    weights = [np.asarray(w, "float64") for w in model.head.get_weights()]
+    if known.standard_bias is not None:
+        # To all digits, which 32 bits do not hold.
+        weights[1][:] = known.standard_bias * known.deviation + known.mean
+    return weights, []
+
+
+def difference(known, labels):
+    """What tells two tasks apart, in words; `None` if it is one task.
+
+    Args:
+        known: `Labels` that a head was trained for.
+        labels: `Labels` that one is wanted for.
+    """
+    if (known.kind, known.is_pair) != (labels.kind, labels.is_pair):
+        return finetune_data.in_words(known)
+    if known.class_names != labels.class_names:
+        return "whose classes are other ones"
+    # Numbers, and classes that are called by numbers, may mean anything.
+    in_numbers = all(
+        name.removeprefix("-").isdecimal() for name in labels.class_names
     )
-    if not same:
-        return None
-    model = task_class(origin, task.kind).from_preset(folder)
-    return model.head.get_weights()
+    if labels.kind != "span" and in_numbers and known.about != labels.about:
+        return f"where labels are {known.about or 'not named'}"
+    if labels.kind == "regression" and not same_units(known, labels):
+        return (
+            f"whose labels are {known.mean:.4g} ± {known.deviation:.4g}, not "
+            f"{labels.mean:.4g} ± {labels.deviation:.4g}"
+        )
+    return None
+
+
+def same_units(known, labels):
+    """Whether labels may be draws from one distribution."""
+    if known.standard_bias is None:  # of an older version
+        return False
+    apart = abs(known.mean - labels.mean)
+    ratio = labels.deviation / known.deviation
+    return apart <= known.deviation and 0.5 <= ratio <= 2
 
 
 def rescale_head(model, factor, offset):
     """Makes a linear head say `factor` · (what it says) + `offset`."""
-    kernel, bias = model.head.get_weights()
+    set_rescaled(model, model.head.get_weights(), factor, offset)
+
+
+def set_rescaled(model, weights, factor, offset):
+    """The same of the weights of another head; computed in 64 bits."""
+    kernel, bias = (np.asarray(w, "float64") for w in weights)
     model.head.set_weights([kernel * factor, bias * factor + offset])
-
-
-def weights_digest(folder):
-    """A short text that is another one when the weights are others."""
-    path = folder / preset_folder.BACKBONE_WEIGHTS_FILE
-    if not path.is_file():
-        return None
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def open_finetuned(name):
     """The finetuned model that a name means, and its `Labels`.
 
+    A head for numbers says them standardised, by `labels.mean` and
+    `labels.deviation`.
+
     Raises:
-        ValueError: If there is none.
+        ValueError: If there is none, its tokenizer is not its own, or its
+            weights are not finite.
     """
     folder = text_models.find(name)
     labels = Labels.load(folder)
@@ -130,5 +179,12 @@ def open_finetuned(name):
             f"say: there is no {LABELS_FILE} in {folder}. "
             f"Finetune it first: --from {name} --task ..."
         )
+    text_models.tokenizer_in(folder)
     base = SpanPredictor if labels.kind == "span" else TextClassifier
-    return base.from_preset(folder), labels
+    model = base.from_preset(folder)
+    text_models.check_finite(model, folder)
+    if labels.standard_bias is not None:
+        kernel, bias = model.head.get_weights()
+        bias = np.full_like(bias, labels.standard_bias)
+        model.head.set_weights([kernel / labels.deviation, bias])
+    return model, labels

@@ -13,6 +13,9 @@ from typing import Literal
 import tyro
 
 from recipes.checks import check_ranges
+from recipes.checks import check_seeds
+from recipes.checks import check_types
+from recipes.checks import dashed
 from recipes.checks import filled_in
 from recipes.mlm_settings import Gate
 
@@ -66,9 +69,9 @@ class Data:
     sample: int | None = None
     """Train on so many examples, every class in proportion, drawn by --seed
     and the same for all seeds (None: on all)."""
-    validation_fraction: float = 0.1
+    validation_fraction: float | None = None
     """Share of the training examples that validates, where there is no
-    validation part."""
+    validation part (None: 0.1)."""
     glue_task: str | None = None
     """glue: the name of the task, where the folder has another."""
     text: str | None = None
@@ -79,10 +82,20 @@ class Data:
     """tsv, tfds: the column with the label (None: label)."""
     identifier: str | None = None
     """tsv: a column with names for the examples."""
-    regression: bool = False
-    """tsv: labels are numbers to predict, not names of classes."""
+    delimiter: str | None = None
+    """tsv: the character between fields (None: a comma in files called .csv,
+    else a tab)."""
+    quotes: bool | None = None
+    """tsv: whether quotes protect a field (None: in files called .csv)."""
+    bad_lines: Literal["error", "skip"] | None = None
+    """tsv: what to do with lines that have a wrong number of fields; skip
+    leaves them out and counts them (None: error)."""
+    regression: bool | None = None
+    """tsv: whether labels are numbers to predict, not names of classes (None:
+    they are names)."""
     class_names: tuple[str, ...] | None = None
-    """tsv: the classes in the order wanted; f1 is that of the second."""
+    """tsv: the classes in the order wanted; f1 is that of the second. (None:
+    in alphabetical order; with --evaluate, in that of the run.)"""
     metrics: tuple[str, ...] | None = None
     """tsv: accuracy, f1, matthews, pearson, spearman; the first one counts."""
     squad_version: Literal["1.1", "2.0"] | None = None
@@ -92,8 +105,8 @@ class Data:
     stride: int | None = None
     """squad: passage tokens from one window to the next (None: about half a
     window)."""
-    max_answer_tokens: int = 30
-    """squad: the longest answer."""
+    max_answer_tokens: int | None = None
+    """squad: the longest answer (None: 30)."""
 
 
 @dataclasses.dataclass
@@ -187,12 +200,18 @@ class Config:
     resume: pathlib.Path | None = None
     """Go on with the interrupted run in this folder, with its own settings."""
     evaluate: str | None = None
-    """Do not train: measure this run's model on --task, by default its own."""
+    """Do not train: measure this run's model on --task, by default its own.
+    A table by class and a confusion matrix go into the run's folder, or into
+    --out."""
     predict: tuple[str, ...] | None = None
     """Do not train: what the model of --from says about these texts; of spans,
     these questions."""
     predict_pair: tuple[str, ...] | None = None
     """The second texts to those of --predict; of spans, the passages."""
+    predict_file: pathlib.Path | None = None
+    """Do not train: what the model of --from says about the texts in this TSV
+    or CSV file, in the columns --text and --text-pair. Written as a TSV file
+    into the run's folder, or into --out."""
 
 
 # What is asked of a model that is made with random weights.
@@ -201,6 +220,22 @@ RANDOM_ONLY = tuple(
     for field in dataclasses.fields(Model)
     if field.name not in ("from_", "freeze")
 )
+# What can be asked for beside --evaluate, --predict and --predict-file.
+EVALUATE = (
+    *("task", "validation_fraction", "glue_task", "text", "text_pair"),
+    *("label", "identifier", "delimiter", "quotes", "bad_lines"),
+    *("regression", "class_names", "metrics", "squad_version", "data_dir"),
+    *("stride", "max_answer_tokens", "batch_size", "out"),
+)
+PREDICT = (
+    *("from_", "predict_pair", "stride", "max_answer_tokens", "batch_size"),
+)
+PREDICT_FILE = (
+    *("from_", "text", "text_pair", "identifier", "delimiter", "quotes"),
+    *("bad_lines", "stride", "max_answer_tokens", "batch_size", "out"),
+)
+# Tokens of the longest answer, where nothing is said.
+ANSWER_TOKENS = 30
 # Shortest input: <cls> a <sep> b <sep>.
 SHORTEST = 5
 
@@ -235,9 +270,15 @@ def resolve(training):
 def check(config):
     """Raises a ValueError for settings that do not go together."""
     model = config.model
-    check_ranges(config, not_negative=("seed",))
-    check_ranges(config.data, positive=("sample", "stride"))
-    check_ranges(config.data, positive=("max_answer_tokens",))
+    check_seeds(config.seed, resolve(config.training).seeds)
+    check_data(config.data)
+    check_ranges(
+        model,
+        positive=(
+            *("num_layers", "hidden_dim", "intermediate_dim"),
+            *("attention_dim", "num_heads", "vocabulary_size"),
+        ),
+    )
     if config.predict_pair is not None:
         raise ValueError(
             "--predict-pair has the second texts to those of --predict. "
@@ -268,9 +309,9 @@ def check(config):
         )
 
 
-def dashed(name):
-    """The name of a setting as it is typed."""
-    return name.replace("_", "-")
+def check_data(data):
+    """Raises a ValueError for settings of a task that are out of range."""
+    check_ranges(data, positive=("sample", "stride", "max_answer_tokens"))
 
 
 def from_record(record):
@@ -286,7 +327,7 @@ def from_record(record):
         for name in ("class_names", "metrics"):  # JSON has no tuples
             if data[name] is not None:
                 data[name] = tuple(data[name])
-        return Config(
+        config = Config(
             model=Model(**model),
             data=Data(**data),
             training=Training(**record["training"]),
@@ -294,8 +335,10 @@ def from_record(record):
             keep=record["keep"],
             out=pathlib.Path(record["out"]),
         )
+        check_types(config)
+        return config
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(
-            "The run's config.json is not of this version of the recipe: "
-            f"{error}"
+            "The run's config.json is not of this version of the recipe, or "
+            f"was changed: {error}"
         ) from error

@@ -1,21 +1,36 @@
 """A finetuned model at work: measured on a task, or asked about texts."""
 
+import collections
 import dataclasses
+import pathlib
 
 from mlp_mixers import data
 from mlp_mixers.data.task_data import PARTS
+from mlp_mixers.data.tsv import load_texts
+from recipes import checks
 from recipes import finetune_answers
 from recipes import finetune_data
 from recipes import finetune_models
+from recipes import finetune_results
+from recipes import finetune_tables
 from recipes import runs
 from recipes import text_models
-from recipes.finetune_settings import Data
+from recipes.finetune_settings import EVALUATE
+from recipes.finetune_settings import PREDICT
+from recipes.finetune_settings import PREDICT_FILE
+from recipes.finetune_settings import Config
 from recipes.finetune_settings import Model
+from recipes.finetune_settings import check_data
 from recipes.finetune_settings import from_record
 from recipes.finetune_settings import resolve
 
 # Characters of a text that are shown above what the model makes of it.
 TITLE = 200
+# Settings that say what is where in a file, and how it is written.
+COLUMNS = (
+    *("text", "text_pair", "label", "identifier"),
+    *("delimiter", "quotes", "bad_lines", "regression", "metrics"),
+)
 
 
 def evaluate(config):
@@ -25,13 +40,49 @@ def evaluate(config):
             "--evaluate names the model already: give it without --from and "
             "without sizes."
         )
+    checks.refuse_others(config, "evaluate", EVALUATE)
+    check_data(config.data)
     model, labels = finetune_models.open_finetuned(config.evaluate)
+    labels = with_options(labels, config.data)
     record = text_models.saved_run(config.evaluate)
-    own = own_data(config.data, record)
+    task, whole = task_for(config, record, labels)
+    measured = measured_parts(task)
+    parts, notes = encoded(measured, model, labels)
+    for note in (*task.notes, *notes):
+        print(f"note: {note}")
+    found = {}
+    for name, part in parts.items():
+        where = task.name if whole else f"the {name} part of {task.name}"
+        answers = answers_for(config, model, labels, part)
+        answers = finetune_answers.as_in_task(answers, labels, task)
+        found[name] = finetune_answers.scores(
+            answers, part, task.kind, task.metrics
+        )
+        show_scores(config, task, where, part, found[name])
+        if task.kind == "classification":
+            stem = task.name if whole else f"{task.name}_{name}"
+            show_errors(config, task, stem, part, answers)
+    return found
+
+
+def task_for(config, record, labels):
+    """The task that is asked for, with the classes of the model.
+
+    Returns:
+        `(task, whole)`: a `TaskData`, and whether it is all of one file.
+    """
+    settings, seed = config.data, config.seed
+    own = own_data(settings, record)
     if own is not None:
         # Cut as then, so that no example that was trained on is measured.
-        config = dataclasses.replace(config, data=own, seed=record["seed"])
-    task = finetune_data.load(config.data, config.seed, whole=own is None)
+        settings, seed = own, record["seed"]
+    else:
+        settings = same_columns(settings, record)
+        if is_tsv(settings) and labels.kind == "regression":
+            settings = dataclasses.replace(settings, regression=True)
+    task = finetune_data.load(
+        settings, seed, whole=own is None, class_names=labels.class_names
+    )
     finetune_answers.check_fit(labels, task)
     digest = finetune_data.digest(task)
     if own is not None and record["results"].get("data_digest") != digest:
@@ -39,41 +90,13 @@ def evaluate(config):
             "note: the task is not what it was when the model was trained: it "
             "may have seen some of what is measured"
         )
-    measured = {
-        name: task.parts[name]
-        for name in PARTS[1:]  # not the one for training
-        if name in task.parts and task.parts[name].labels is not None
-    }
-    if not measured:
-        raise ValueError(
-            f"{task.name} has no part with labels beside that for training, "
-            "so there is nothing to measure the model on."
-        )
-    parts, notes = finetune_data.encode(
-        measured,
-        labels.kind,
-        model.tokenizer,
-        labels.max_length,
-        labels.stride,
-        labels.input_length,
-    )
-    for note in (*task.notes, *notes):
-        print(f"note: {note}")
-    size = resolve(config.training).batch_size
-    found = {}
-    for name, part in parts.items():
-        logits = finetune_answers.logits_of(model, part, size)
-        answers = finetune_answers.answers_of(logits, part, labels)
-        answers = finetune_answers.as_in_task(answers, labels, task)
-        found[name] = finetune_answers.scores(
-            answers, part, task.kind, task.metrics
-        )
-        runs.show(
-            f"{config.evaluate} on {len(part.examples):,} examples of "
-            f"{task.name}, {name}",
-            {metric: f"{value:.4f}" for metric, value in found[name].items()},
-        )
-    return found
+    if settings.class_names is None:
+        order = labels.class_names
+    else:
+        others = set(labels.class_names) - set(task.class_names)
+        order = (*task.class_names, *sorted(others))
+    whole = own is None and finetune_data.is_one_file(settings)
+    return finetune_answers.with_classes(task, order), whole
 
 
 def own_data(settings, record):
@@ -84,43 +107,212 @@ def own_data(settings, record):
     Returns:
         A `Data` or `None`.
     """
-    if record is None or "data" not in record:
+    saved = saved_data(record)
+    if saved is None or settings.task not in (None, saved.task):
         return None
-    saved = from_record(record).data
-    if settings.task not in (None, saved.task):
+    return dataclasses.replace(saved, **checks.given(settings))
+
+
+def saved_data(record):
+    """The `Data` of a run, or `None` if there is no run of this recipe."""
+    if record is None or runs.recipe_of(record) != "finetune":
         return None
-    given = {
-        name: value
-        for name, value in dataclasses.asdict(settings).items()
-        if value != getattr(Data(), name)
+    return from_record(record).data
+
+
+def same_columns(settings, record):
+    """Files of another task are written as those of the run, unless told."""
+    saved = saved_data(record)
+    if saved is None or not is_tsv(saved) or not is_tsv(settings):
+        return settings
+    columns = {name: getattr(saved, name) for name in COLUMNS}
+    return dataclasses.replace(
+        settings, **{**columns, **checks.given(settings)}
+    )
+
+
+def is_tsv(settings):
+    """Whether a `Data` names files with columns."""
+    return (settings.task or "").startswith("tsv:")
+
+
+def with_options(labels, settings):
+    """`Labels` with the windows and answers that a `Data` asks for."""
+    asked = {
+        name: getattr(settings, name)
+        for name in ("stride", "max_answer_tokens")
+        if getattr(settings, name) is not None
     }
-    return dataclasses.replace(saved, **given)
-
-
-def predict(config):
-    """Says what a finetuned model makes of texts."""
-    if config.model.from_ is None:
+    if asked and labels.kind != "span":
+        names = " and ".join(f"--{checks.dashed(name)}" for name in asked)
         raise ValueError(
-            "Say which model shall read the texts: --from runs/finetune"
+            f"{names} is for questions and answers, and the model was "
+            f"finetuned for {labels.task}, {finetune_data.in_words(labels)}."
         )
-    model, labels = finetune_models.open_finetuned(config.model.from_)
-    examples = asked_examples(config, labels)
-    parts, notes = finetune_data.encode(
-        {"texts": examples},
+    return dataclasses.replace(labels, **asked)
+
+
+def measured_parts(task):
+    """The parts with labels, but that for training."""
+    measured = {
+        name: task.parts[name]
+        for name in PARTS[1:]
+        if name in task.parts and task.parts[name].labels is not None
+    }
+    if not measured:
+        raise ValueError(
+            f"{task.name} has no part with labels beside that for training, "
+            "so there is nothing to measure the model on."
+        )
+    return measured
+
+
+def encoded(parts, model, labels):
+    """Parts as arrays, encoded as in training, and notes."""
+    return finetune_data.encode(
+        parts,
         labels.kind,
         model.tokenizer,
         labels.max_length,
         labels.stride,
         labels.input_length,
     )
-    for note in notes:
-        print(f"note: {note}")
-    part = parts["texts"]
-    logits = finetune_answers.logits_of(model, part, len(part))
-    found = list(finetune_answers.in_words(logits, part, labels))
+
+
+def answers_for(config, model, labels, part):
+    """What a model says about the examples of a part: `Answers`."""
+    size = resolve(config.training).batch_size
+    logits = finetune_answers.logits_of(model, part, size)
+    return finetune_answers.answers_of(logits, part, labels)
+
+
+def show_scores(config, task, where, part, found):
+    """Prints metrics; F1 says of which class it is."""
+    examples = runs.counted(len(part.examples), "example")
+    rows = {
+        finetune_results.metric_in_words(name, task.class_names): f"{value:.4f}"
+        for name, value in found.items()
+    }
+    runs.show(f"{config.evaluate} on {examples}, {where}", rows)
+
+
+def show_errors(config, task, stem, part, answers):
+    """A table by class, and the confusion matrix in a folder."""
+    names, labels = task.class_names, part.examples.labels
+    finetune_tables.show_by_class(
+        finetune_tables.by_class(labels, answers.values, names)
+    )
+    only = finetune_tables.only_answer(answers, names)
+    if only is not None and len(part.examples) > 1:
+        print(f"note: all examples get the class {only!r}")
+    matrix = finetune_tables.confusion(labels, answers.values, len(names))
+    paths = finetune_tables.save_confusion(
+        output_folder(config, config.evaluate),
+        stem,
+        matrix,
+        names,
+    )
+    print(f"confusion matrix: {', '.join(map(str, paths))}")
+
+
+def output_folder(config, model):
+    """Where files about a model go: into --out, or the folder of its run."""
+    if config.out != Config().out:
+        return pathlib.Path(config.out).expanduser()
+    return text_models.run_folder(model)
+
+
+def predict(config):
+    """Says what a finetuned model makes of texts."""
+    check_from(config)
+    checks.refuse_others(config, "predict", PREDICT)
+    check_data(config.data)
+    model, labels = finetune_models.open_finetuned(config.model.from_)
+    labels = with_options(labels, config.data)
+    examples = asked_examples(config, labels)
+    part, logits = answered(config, model, labels, examples)
+    found = list(finetune_answers.asked(logits, part, labels))
     for i, row in enumerate(found):
         runs.show(asked_in_words(examples, i), shown(row, labels))
     return found
+
+
+def check_from(config):
+    """Raises a ValueError unless a model is named."""
+    if config.model.from_ is None:
+        raise ValueError(
+            "Say which model shall read the texts: --from runs/finetune"
+        )
+
+
+def answered(config, model, labels, examples):
+    """`(Part, logits)` of texts."""
+    parts, notes = encoded({"texts": examples}, model, labels)
+    for note in notes:
+        print(f"note: {note}")
+    size = resolve(config.training).batch_size
+    logits = finetune_answers.logits_of(model, parts["texts"], size)
+    return parts["texts"], logits
+
+
+def predict_file(config):
+    """Writes what a finetuned model makes of the texts in a file."""
+    check_from(config)
+    checks.refuse_others(config, "predict_file", PREDICT_FILE)
+    check_data(config.data)
+    name = config.model.from_
+    model, labels = finetune_models.open_finetuned(name)
+    labels = with_options(labels, config.data)
+    columns = columns_for(config.data, text_models.saved_run(name), labels)
+    try:
+        examples, notes = load_texts(config.predict_file, **columns)
+    except ValueError as error:
+        raise ValueError(finetune_data.as_typed(str(error), "tsv")) from error
+    for note in notes:
+        print(f"note: {note}")
+    part, logits = answered(config, model, labels, examples)
+    answers = finetune_answers.answers_of(logits, part, labels)
+    folder = output_folder(config, name)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"predictions_{config.predict_file.stem}.tsv"
+    finetune_answers.write_answers(path, answers, examples, labels)
+    rows = {"texts": f"{len(examples):,}", **frequencies(answers, labels)}
+    runs.show(f"{config.predict_file} by {name}", {**rows, "written": path})
+    return list(finetune_answers.asked(logits, part, labels))
+
+
+def columns_for(settings, record, labels):
+    """Arguments of `load_texts`: what is given, the run's, or usual names."""
+    saved = saved_data(record)
+    names = ("sentence", None)
+    if labels.kind == "span":
+        names = ("question", "context")
+    elif labels.is_pair:
+        names = ("sentence1", "sentence2")
+    columns = dict(zip(("text", "text_pair"), names))
+    if saved is not None and is_tsv(saved):
+        columns |= {
+            name: getattr(saved, name)
+            for name in ("text", "text_pair", "delimiter", "quotes")
+            if getattr(saved, name) is not None
+        }
+    asked = checks.given(settings)
+    for name in ("stride", "max_answer_tokens"):
+        asked.pop(name, None)
+    if "text_pair" in asked and not labels.is_pair:
+        raise ValueError(
+            f"The model was finetuned for {labels.task}, whose texts come "
+            "alone: give --text without --text-pair."
+        )
+    return {**columns, **asked}
+
+
+def frequencies(answers, labels):
+    """How often each class was said, as the rows of a table."""
+    if labels.kind != "classification":
+        return {}
+    counts = collections.Counter(answers.values.tolist())
+    return {labels.class_names[k]: f"{n:,}" for k, n in counts.most_common()}
 
 
 def asked_examples(config, labels):
@@ -161,6 +353,8 @@ def shown(row, labels):
     """What the model says, as it is printed."""
     if labels.kind == "classification":
         return {name: f"{value:.1%}" for name, value in row.items()}
+    if labels.kind == "regression":
+        return {name: f"{value:.6g}" for name, value in row.items()}
     return {
         name: value if isinstance(value, str) else f"{value:.4f}"
         for name, value in row.items()

@@ -6,6 +6,7 @@ from mlp_mixers import data
 from mlp_mixers.training import AdamW
 from mlp_mixers.training import ProgressBar
 from mlp_mixers.training import WarmupLinear
+from recipes.command import room_for
 
 
 def fit(
@@ -17,6 +18,7 @@ def fit(
     recipe,
     before=(),
     after=(),
+    part="",
 ):
     """Fits a compiled model, from where its checkpoint left it.
 
@@ -29,8 +31,10 @@ def fit(
         recipe: Name of the recipe, for what is said on an interruption.
         before: Callbacks that come before the checkpoint.
         after: Callbacks that come after it.
+        part: What of several this trains, as in "seed 1".
 
     Raises:
+        FullDisk: If a checkpoint cannot be written.
         FloatingPointError: If the loss becomes NaN or infinite.
         KeyboardInterrupt: If it is interrupted, with how to go on.
     """
@@ -39,30 +43,31 @@ def fit(
         print(f"Going on after epoch {first} of {epochs}.")
     bar = ProgressBar()
     try:
-        if first < epochs:
-            model.fit(
-                batches,
-                epochs=epochs,
-                initial_epoch=first,
-                validation_data=validation,
-                callbacks=[
-                    data.FollowEpochs(batches),
-                    bar,
-                    keras.callbacks.TerminateOnNaN(),
-                    *before,
-                    checkpoint,
-                    *after,
-                ],
-                shuffle=False,  # the batches are shuffled, by our seed
-                verbose=0,
-            )
+        with room_for(checkpoint.folder.parent, recipe):
+            if first < epochs:
+                model.fit(
+                    batches,
+                    epochs=epochs,
+                    initial_epoch=first,
+                    validation_data=validation,
+                    callbacks=[
+                        data.FollowEpochs(batches),
+                        bar,
+                        keras.callbacks.TerminateOnNaN(),
+                        *before,
+                        checkpoint,
+                        *after,
+                    ],
+                    shuffle=False,  # the batches are shuffled, by our seed
+                    verbose=0,
+                )
     except KeyboardInterrupt:
-        message = _how_to_go_on(checkpoint, recipe)
+        message = _how_to_go_on(checkpoint, recipe, part)
         raise KeyboardInterrupt(message) from None
     except Exception as error:
         # JAX may stumble over what an interruption left behind.
         if isinstance(error.__context__, KeyboardInterrupt):
-            message = _how_to_go_on(checkpoint, recipe)
+            message = _how_to_go_on(checkpoint, recipe, part)
             raise KeyboardInterrupt(message) from None
         # Of what went wrong with a batch, TensorFlow leaves a text only.
         raise getattr(batches, "error", None) or error from None
@@ -72,8 +77,9 @@ def fit(
     if checkpoint.epochs_done < epochs:
         raise FloatingPointError(
             "The loss became NaN or infinite in epoch "
-            f"{checkpoint.epochs_done + 1}. Lower the learning rate, lengthen "
-            f"the warm-up or clip gradients harder. {_what_is_kept(checkpoint)}"
+            f"{checkpoint.epochs_done + 1}{part and f' of {part}'}. Lower the "
+            "learning rate, lengthen the warm-up or clip gradients harder. "
+            f"{_what_is_kept(checkpoint, part)}"
         )
 
 
@@ -104,16 +110,18 @@ def best_of(checkpoint):
     return checkpoint.best_epoch, checkpoint.best
 
 
-def _what_is_kept(checkpoint):
+def _what_is_kept(checkpoint, part):
     if not checkpoint.epochs_done:
+        if part:
+            return f"No epoch of {part} had ended."
         return "No epoch had ended, so there is no model."
     return (
-        f"The weights after epoch {checkpoint.epochs_done} are kept in "
-        f"{checkpoint.folder}."
+        f"The weights after epoch {checkpoint.epochs_done}"
+        f"{part and f' of {part}'} are kept in {checkpoint.folder}."
     )
 
 
-def _how_to_go_on(checkpoint, recipe):
+def _how_to_go_on(checkpoint, recipe, part):
     folder = checkpoint.folder.parent
     how = f"Go on with: python -m recipes.{recipe} --resume {folder}"
-    return f"Interrupted. {_what_is_kept(checkpoint)} {how}"
+    return f"Interrupted. {_what_is_kept(checkpoint, part)} {how}"

@@ -17,27 +17,30 @@ from it. The default text is the manual inside every Python.
 """
 
 import dataclasses
-import hashlib
 import shutil
 import time
 
 import mlp_mixers  # noqa: F401 - first, so that it can choose a backend
 
 import keras  # isort: skip
+import numpy as np
 
 from mlp_mixers import analysis
 from mlp_mixers import data
-from mlp_mixers.models import GMLPMaskedLM
 from mlp_mixers.models import GMLPTextBackbone
 from mlp_mixers.models import MaskedLM
 from mlp_mixers.training import TrainingCheckpoint
+from recipes import checks
 from recipes import command
 from recipes import fitting
+from recipes import mlm_models
+from recipes import mlm_text
+from recipes import mlm_use
 from recipes import runs
 from recipes import text_models
 from recipes.mlm_settings import Config
-from recipes.mlm_settings import Text
 from recipes.mlm_settings import Training
+from recipes.mlm_settings import check
 from recipes.mlm_settings import from_record
 from recipes.mlm_settings import resolve
 
@@ -60,9 +63,9 @@ def main(config):
         KeyboardInterrupt: If it is interrupted, with how to go on.
     """
     if config.fill is not None:
-        return fill(config)
+        return mlm_use.fill(config)
     if config.evaluate is not None:
-        return evaluate(config)
+        return mlm_use.evaluate(config)
     if config.resume is not None:
         return resume(config)
     return start(config)
@@ -72,10 +75,16 @@ def start(config):
     """A new run in a new folder."""
     prepared = prepare(config)
     folder = runs.new_folder(config.out)
-    # What was asked for, and every size that came of it.
-    built = prepared.model.backbone.get_config()
-    asked = dataclasses.asdict(config)
-    runs.record(folder, "config.json", {**asked, "built": built})
+    # What was asked for, every size that came of it, and what must not change.
+    runs.record(
+        folder,
+        "config.json",
+        {
+            **dataclasses.asdict(config),
+            "built": prepared.model.backbone.get_config(),
+            "identity": prepared.identity,
+        },
+    )
     return run(folder, config, prepared)
 
 
@@ -85,12 +94,15 @@ def resume(config):
         config,
         dataclasses.replace(config, resume=None) == Config(),
         RESULT_KEYS,
+        "mlm",
     )
     if results is not None:
         report(folder, results)
         return results
     config = from_record(record)
-    return run(folder, config, prepare(config))
+    prepared = prepare(config)
+    command.check_identity(folder, record, prepared.identity)
+    return run(folder, config, prepared)
 
 
 @dataclasses.dataclass
@@ -105,6 +117,7 @@ class Prepared:
     batches: data.MaskedLMBatches
     validation: data.MaskedLMBatches
     data_digest: str
+    identity: dict
 
 
 def prepare(config):
@@ -113,19 +126,20 @@ def prepare(config):
     Raises:
         ValueError: If a setting is out of range, text or model cannot be had.
     """
+    check(config)
     settings, length = resolve(config)
     keras.utils.set_random_seed(config.seed)
     source = config.model.from_ and text_models.find(config.model.from_)
-    text = load_text(config)
-    tokenizer = tokenizer_for(config, text, source)
-    model = build(config, tokenizer, length, source)
+    text = mlm_text.load(config.text, config.seed)
+    tokenizer = mlm_models.tokenizer_for(config, text.train, source)
+    model = mlm_models.build(config, tokenizer, length, source)
     length = model.backbone.sequence_length
     packed = data.pack_documents(text.train, tokenizer, length)
     if packed.rows < settings.batch_size:
         raise ValueError(
-            f"The text fills {packed.rows} rows of {length} tokens, fewer than "
-            "a batch: take more text, shorter rows or a smaller batch. "
-            f"Received: batch_size={settings.batch_size}"
+            f"The text fills {runs.counted(packed.rows, 'row')} of {length} "
+            "tokens, fewer than a batch: take more text, shorter rows or a "
+            f"smaller batch. Received: batch_size={settings.batch_size}"
         )
     batches = data.MaskedLMBatches(
         packed,
@@ -138,7 +152,9 @@ def prepare(config):
         drop_remainder=True,
         workers=config.workers,
     )
-    held_out = held_out_batches(text, tokenizer, length, settings)
+    held_out = mlm_text.held_out_batches(
+        text.validation, tokenizer, length, settings
+    )
     epochs = settings.epochs or -(-settings.steps // len(batches))
     model.compile(fitting.linear_adamw(settings, epochs * len(batches)))
     return Prepared(
@@ -149,189 +165,65 @@ def prepare(config):
         packed,
         batches,
         held_out,
-        digest(text, tokenizer),
+        mlm_text.data_digest(text, tokenizer),
+        {
+            "text": mlm_text.digest([*text.train, "", *text.validation]),
+            "tokenizer": tokenizer.digest,
+            "pretrained model": source and text_models.weights_digest(source),
+        },
     )
-
-
-def load_text(config):
-    """The text that the settings name, cut into two."""
-    given, default = config.text, Text()
-    kind = given.data.partition(":")[0]
-    options = {}
-    for name, kinds in (
-        ("separator", ("text",)),
-        ("feature", ("tfds",)),
-        ("data_dir", ("tfds",)),
-    ):
-        value = getattr(given, name)
-        if value == getattr(default, name):
-            continue
-        if kind not in kinds and kind in ("topics", "text", "tfds"):
-            raise ValueError(
-                f"--{name.replace('_', '-')} is for data of the kind "
-                f"{' and '.join(kinds)}. Received: --data {given.data}"
-            )
-        options[name] = value
-    return data.load_text(
-        given.data,
-        validation_fraction=given.validation_fraction,
-        seed=config.seed,
-        **options,
-    )
-
-
-def tokenizer_for(config, text, source):
-    """The tokenizer of the model that is gone on with, of a file, or new."""
-    settings = config.text
-    if source is not None:
-        for name in ("tokenizer", "vocabulary_size"):
-            if getattr(settings, name) is not None:
-                raise ValueError(
-                    "A trained model has its tokenizer: give --from without "
-                    f"--{name.replace('_', '-')}."
-                )
-        return text_models.tokenizer_in(source)
-    if settings.tokenizer is not None:
-        if settings.vocabulary_size is not None:
-            raise ValueError(
-                "A tokenizer has its vocabulary: give --tokenizer without "
-                "--vocabulary-size."
-            )
-        return text_models.load_tokenizer(settings.tokenizer)
-    size = settings.vocabulary_size or data.suggested_vocabulary_size(
-        sum(map(len, text.train))
-    )
-    return data.Tokenizer.train(text.train, size)
-
-
-def changed_sizes(config):
-    """What the settings change in a model: arguments of its backbone."""
-    others = ("model", "preset", "from_", "sequence_length")
-    return {
-        name: value
-        for name, value in dataclasses.asdict(config.model).items()
-        if value is not None and name not in others
-    }
-
-
-def build(config, tokenizer, length, source):
-    """The masked language model that the settings ask for."""
-    changes = changed_sizes(config)
-    if source is not None:
-        if config.model.preset is not None:
-            raise ValueError(
-                f"{config.model.from_} says itself which model it is: give "
-                "--from without --preset."
-            )
-        if config.model.sequence_length is not None:
-            changes["sequence_length"] = length
-        return MaskedLM.from_preset(source, **changes)
-    changes["vocabulary_size"] = tokenizer.vocabulary_size
-    if length is not None:
-        changes["sequence_length"] = length
-    kind = config.model.model
-    preset = config.model.preset
-    preset = preset or ("amlp_nano_en" if kind == "amlp" else "gmlp_nano_en")
-    if kind == "bert":
-        return build_bert(preset, tokenizer, changes)
-    backbone = GMLPTextBackbone.from_preset(
-        preset, load_weights=False, **changes
-    )
-    if kind == "amlp" and backbone.attention_dim is None:
-        raise ValueError(
-            "An aMLP has attention: give an aMLP's --preset, or "
-            f"--attention-dim. Received: --model amlp --preset {preset}"
-        )
-    return GMLPMaskedLM(backbone, tokenizer=tokenizer)
-
-
-def build_bert(preset, tokenizer, changes):
-    """KerasHub's BERT, of the size of a gMLP preset unless it is given."""
-    from recipes import bert_baseline
-
-    unknown = {"gate", "toeplitz", "mask_padding", "attention_dim"} & {*changes}
-    if unknown:
-        raise ValueError(
-            "BERT has no such part. "
-            f"Received: --model bert with {', '.join(sorted(unknown))}"
-        )
-    named = ("vocabulary_size", "sequence_length", "num_layers", "hidden_dim")
-    shared = {name: changes[name] for name in named if name in changes}
-    if preset not in GMLPTextBackbone.presets:
-        raise ValueError(
-            "BERT takes its size from a gMLP for text: one of "
-            f"{', '.join(GMLPTextBackbone.presets)}. Received: {preset}"
-        )
-    config = {**GMLPTextBackbone.presets[preset]["config"], **shared}
-    sizes = {name: config[name] for name in named}
-    if "intermediate_dim" not in changes:
-        equal = GMLPTextBackbone(**config).count_params()
-        changes["intermediate_dim"] = bert_baseline.equal_intermediate_dim(
-            equal, **sizes
-        )
-    heads = max(1, sizes["hidden_dim"] // 64)
-    backbone = bert_baseline.BertTextBackbone(
-        **{"num_heads": heads, **sizes, **changes}
-    )
-    return bert_baseline.BertMaskedLM(backbone, tokenizer=tokenizer)
-
-
-def held_out_batches(text, tokenizer, length, settings):
-    """Held-out text, masked once and for all."""
-    return data.MaskedLMBatches(
-        data.pack_documents(text.validation, tokenizer, length),
-        tokenizer,
-        settings.batch_size,
-        rate=settings.mask_rate,
-        whole_words=settings.whole_words,
-        fixed=True,
-    )
-
-
-def digest(text, tokenizer):
-    """A short text that is another one when text or tokens are others."""
-    found = hashlib.sha256(tokenizer.digest.encode())
-    for part in (text.train, text.validation):
-        for document in part:
-            found.update(document.encode("utf-8", "surrogatepass") + b"\0")
-        found.update(b"\1")
-    return found.hexdigest()[:16]
 
 
 def run(folder, config, prepared):
     """Trains, evaluates and records; all that `folder` is for."""
-    model, packed = prepared.model, prepared.packed
+    model = prepared.model
     print(
         f"{model.name}: {model.count_params():,} parameters, "
         f"{model.tokenizer.vocabulary_size:,} tokens in the vocabulary, "
         f"Keras {keras.__version__} on {keras.backend.backend()}"
     )
-    print(f"text: {packed}")
+    print(f"text: {mlm_text.described(prepared.packed)}")
     for note in prepared.text.notes:
         print(f"note: {note}")
     begin = time.perf_counter()
     history, best = train(folder, config, prepared)
     seconds = time.perf_counter() - begin
-    scores = model.evaluate(prepared.validation, verbose=0, return_dict=True)
-    results = {
-        "perplexity": scores["perplexity"],
-        "accuracy": scores["accuracy"],
-        "parameters": model.count_params(),
-        "vocabulary_size": model.tokenizer.vocabulary_size,
-        "rows": packed.rows,
-        "held_out_rows": prepared.validation.num_rows,
-        "epochs": len(history["loss"]),
-        "best_epoch": best and best[0],
-        "seconds": seconds,
-        "seed": config.seed,
-        "data_digest": prepared.data_digest,
-        "tokenizer_digest": model.tokenizer.digest,
-        "notes": prepared.text.notes,
-        "versions": runs.versions(),
-    }
-    save(folder, model, history, results)
+    with command.room_for(folder, "mlm"):
+        results = {
+            **measure(folder, prepared),
+            "epochs": len(history["loss"]),
+            "best_epoch": best and best[0],
+            "seconds": seconds,
+            "seed": config.seed,
+            "data_digest": prepared.data_digest,
+            "tokenizer_digest": model.tokenizer.digest,
+            "notes": prepared.text.notes,
+            "versions": runs.versions(),
+        }
+        save(folder, model, history, results)
     report(folder, results)
     return results
+
+
+def measure(folder, prepared):
+    """What the model scores, and what frequencies alone would."""
+    model, tokenizer = prepared.model, prepared.model.tokenizer
+    scores = model.evaluate(prepared.validation, verbose=0, return_dict=True)
+    size = tokenizer.vocabulary_size
+    counts = mlm_text.token_counts(prepared.packed, size)
+    np.save(folder / mlm_use.COUNTS_FILE, counts)
+    return {
+        "perplexity": scores["perplexity"],
+        "accuracy": scores["accuracy"],
+        "unigram_perplexity": mlm_text.unigram_perplexity(
+            prepared.validation, counts, tokenizer.special_ids
+        ),
+        "mask_rate": prepared.settings.mask_rate,
+        "parameters": model.count_params(),
+        "vocabulary_size": size,
+        "rows": prepared.packed.rows,
+        "held_out_rows": prepared.validation.num_rows,
+    }
 
 
 def train(folder, config, prepared):
@@ -341,7 +233,8 @@ def train(folder, config, prepared):
         The history, metric name to list of values, and `(epoch, value)` of
         the lowest held-out perplexity.
     """
-    settings = dataclasses.asdict(config)
+    # Flat, so that a difference is named by itself.
+    settings = checks.flat(config)
     for name in ("out", "resume", "workers", "evaluate", "fill"):
         del settings[name]
     checkpoint = TrainingCheckpoint(
@@ -380,10 +273,10 @@ def save(folder, model, history, results):
 
 def report(folder, results):
     """Prints what came out, and where it lies."""
+    epochs = runs.counted(results["epochs"], "epoch")
     rows = {
-        "held-out perplexity of masked tokens": f"{results['perplexity']:.2f}",
-        "masked tokens found": f"{results['accuracy']:.1%}",
-        "training": f"{results['epochs']} epochs, {results['seconds']:.0f} s",
+        **mlm_use.score_rows(results, "held-out perplexity of masked tokens"),
+        "training": f"{epochs}, {results['seconds']:.0f} s",
         "model": folder / "model.keras",
         "for recipes.finetune": folder / text_models.PRESET_FOLDER,
         "learning curves": folder / "learning_curves.png",
@@ -391,74 +284,6 @@ def report(folder, results):
     if (folder / "spatial_matrices.png").exists():
         rows["spatial weights"] = folder / "spatial_matrices.png"
     runs.show("Results", rows)
-
-
-def evaluate(config):
-    """Measures a trained model on its held-out text, or on other text."""
-    if config.model.from_ is not None:
-        raise ValueError(
-            "--evaluate names the model already: give it without --from."
-        )
-    source = text_models.find(config.evaluate)
-    record = text_models.saved_run(config.evaluate)
-    own = record and config.text == Text()
-    if own:
-        # Cut as then, so that no text that was trained on is measured.
-        saved = from_record(record)
-        config = dataclasses.replace(
-            config,
-            text=saved.text,
-            training=saved.training,
-            seed=saved.seed,
-        )
-    settings, _ = resolve(config)
-    model = MaskedLM.from_preset(source)
-    text = load_text(config)
-    if own and record["results"].get("data_digest") != digest(
-        text, model.tokenizer
-    ):
-        print(
-            "note: the text is not what it was when the model was trained: it "
-            "may have seen some of what is measured"
-        )
-    for note in text.notes:
-        print(f"note: {note}")
-    batches = held_out_batches(
-        text, model.tokenizer, model.backbone.sequence_length, settings
-    )
-    model.compile()
-    scores = model.evaluate(batches, verbose=0, return_dict=True)
-    results = {
-        "perplexity": scores["perplexity"],
-        "accuracy": scores["accuracy"],
-        "held_out_rows": batches.num_rows,
-    }
-    runs.show(
-        f"{config.evaluate} on {results['held_out_rows']:,} held-out rows",
-        {
-            "perplexity of masked tokens": f"{results['perplexity']:.2f}",
-            "masked tokens found": f"{results['accuracy']:.1%}",
-        },
-    )
-    return results
-
-
-def fill(config):
-    """Says which tokens the masks in texts may stand for."""
-    if config.model.from_ is None:
-        raise ValueError("Say which model shall fill it in: --from runs/mlm")
-    model = MaskedLM.from_preset(text_models.find(config.model.from_))
-    answers = []
-    for text in config.fill:
-        found = model.fill_mask(text)
-        answers.append(found)
-        masks = found if isinstance(found[0], list) else [found]
-        for i, candidates in enumerate(masks, 1):
-            title = text if len(masks) == 1 else f"{text} (mask {i})"
-            runs.show(
-                title, {c.token: f"{c.probability:.1%}" for c in candidates}
-            )
-    return answers
 
 
 def cli():

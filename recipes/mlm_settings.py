@@ -12,6 +12,8 @@ from typing import Literal
 import tyro
 
 from recipes.checks import check_ranges
+from recipes.checks import check_seeds
+from recipes.checks import check_types
 from recipes.checks import filled_in
 
 Gate = Literal["linear", "additive", "multiplicative", "split"]
@@ -21,14 +23,15 @@ Gate = Literal["linear", "additive", "multiplicative", "split"]
 class Model:
     """Which model, and what to change in its preset (None: nothing)."""
 
-    model: Literal["gmlp", "amlp", "bert"] = "gmlp"
-    """bert is KerasHub's, with as many parameters as the gMLP of --preset."""
+    model: Literal["gmlp", "amlp", "bert"] | None = None
+    """A new model (None: gmlp). bert is KerasHub's, with as many parameters
+    as the gMLP of --preset."""
     preset: str | None = None
     """gmlp_nano_en or amlp_nano_en for a CPU; gmlp_base_en, amlp_base_en,
     gmlp_large_en, amlp_large_en, gmlp_xlarge_en are the paper's."""
     from_: Annotated[str | None, tyro.conf.arg(name="from")] = None
     """Go on pretraining the model of another run (its folder, or that of a
-    preset), with its tokenizer."""
+    preset), with its tokenizer and its sizes."""
     sequence_length: int | None = None
     """Tokens in a row."""
     num_layers: int | None = None
@@ -55,13 +58,15 @@ class Model:
 class Text:
     """Which text, and what it is cut into."""
 
-    data: str = "topics"
+    data: str | None = None
     """topics (the manual inside every Python; a few minutes), text:PATH (a
-    file, .gz too, a folder of them, or several with commas), tfds:NAME."""
-    validation_fraction: float = 0.1
-    """Share of the characters that is held out, by document."""
-    separator: Literal["blank_line", "line", "file"] = "blank_line"
-    """text: what stands between documents."""
+    file, .gz too, a folder of them, or several with commas), tfds:NAME. (None:
+    topics; with --evaluate, the text of the run.)"""
+    validation_fraction: float | None = None
+    """Share of the characters that is held out, by document (None: 0.1; with
+    --evaluate, all of a text that is not the run's is measured)."""
+    separator: Literal["blank_line", "line", "file"] | None = None
+    """text: what stands between documents (None: blank_line)."""
     feature: str | None = None
     """tfds: the name of the text in a record, where there are several."""
     data_dir: str | None = None
@@ -71,6 +76,14 @@ class Text:
     32,000)."""
     tokenizer: pathlib.Path | None = None
     """A tokenizer.json of another run, instead of training one."""
+
+
+# What a `Text` is left to. `None` tells what is asked for from what is not.
+TEXT = {
+    "data": "topics",
+    "validation_fraction": 0.1,
+    "separator": "blank_line",
+}
 
 
 @dataclasses.dataclass
@@ -146,7 +159,8 @@ class Config:
     text: Text = dataclasses.field(default_factory=Text)
     training: Training = dataclasses.field(default_factory=Training)
     seed: int = 0
-    """Of initial weights, order and masks, and of what is held out."""
+    """Of initial weights, order and masks, and of what is held out. With
+    --evaluate, of the places that are masked."""
     keep: Literal["last", "best"] = "last"
     """Save the weights of the last epoch, or of the one with the lowest
     perplexity on held-out text."""
@@ -157,11 +171,35 @@ class Config:
     resume: pathlib.Path | None = None
     """Go on with the interrupted run in this folder, with its own settings."""
     evaluate: str | None = None
-    """Do not train: the perplexity of this run's model on held-out text, by
-    default its own."""
+    """Do not train: the perplexity of this run's model on its held-out text,
+    or on all of another --data. --mask-rate, --whole-words, --batch-size and
+    --seed say how it is masked and measured."""
     fill: tuple[str, ...] | None = None
     """Do not train: the likeliest tokens for each <mask> in these texts, by
     the model of --from."""
+
+
+# What can be asked for beside --evaluate and --fill.
+EVALUATE = (
+    *("data", "validation_fraction", "separator", "feature", "data_dir"),
+    *("mask_rate", "whole_words", "batch_size", "seed"),
+)
+FILL = ("from_",)
+
+
+def check(config):
+    """Raises a ValueError for settings that are out of range."""
+    check_seeds(config.seed)
+    check_ranges(config, positive=("workers",))
+    check_ranges(config.text, positive=("vocabulary_size",))
+    check_ranges(
+        config.model,
+        positive=(
+            *("sequence_length", "num_layers", "hidden_dim"),
+            *("intermediate_dim", "attention_dim", "num_heads"),
+        ),
+        below_one=("dropout_rate",),
+    )
 
 
 def resolve(config):
@@ -172,7 +210,8 @@ def resolve(config):
     """
     settings = filled_in(config.training, RECIPES)
     length = settings.pop("sequence_length")
-    length = config.model.sequence_length or length
+    if config.model.sequence_length is not None:
+        length = config.model.sequence_length
     resolved = Training(**settings)
     check_ranges(
         resolved,
@@ -195,7 +234,7 @@ def from_record(record):
         text = dict(record["text"])
         if text["tokenizer"] is not None:
             text["tokenizer"] = pathlib.Path(text["tokenizer"])
-        return Config(
+        config = Config(
             model=Model(**record["model"]),
             text=Text(**text),
             training=Training(**record["training"]),
@@ -204,8 +243,10 @@ def from_record(record):
             workers=record["workers"],
             out=pathlib.Path(record["out"]),
         )
+        check_types(config)
+        return config
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(
-            "The run's config.json is not of this version of the recipe: "
-            f"{error}"
+            "The run's config.json is not of this version of the recipe, or "
+            f"was changed: {error}"
         ) from error

@@ -66,8 +66,12 @@ def record(folder, name, content):
     text = json.dumps(content, indent=2, default=str)
     path = pathlib.Path(folder) / name
     unfinished = path.with_name(f"{name}.{os.getpid()}.tmp")
-    unfinished.write_text(text + "\n")
-    os.replace(unfinished, path)
+    try:
+        unfinished.write_text(text + "\n")
+        os.replace(unfinished, path)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise
 
 
 def read(path, keys=()):
@@ -82,6 +86,8 @@ def read(path, keys=()):
     """
     try:
         content = json.loads(pathlib.Path(path).read_text())
+        if not isinstance(content, dict):
+            raise TypeError(f"it holds a {type(content).__name__}")
         for name in keys:
             content[name]
     except (ValueError, KeyError, TypeError) as error:
@@ -92,6 +98,21 @@ def read(path, keys=()):
     return content
 
 
+def recipe_of(record):
+    """Which recipe has written a `config.json`, or `None`."""
+    if isinstance(record.get("text"), dict):
+        return "causal_lm" if "generate" in record else "mlm"
+    data = record.get("data")
+    if not isinstance(data, dict) or "training" not in record:
+        return None
+    return "finetune" if "task" in data else "vision"
+
+
+def counted(count, noun):
+    """`1 epoch`, `2 epochs`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def show(title, rows):
     """Prints a table of two columns.
 
@@ -99,11 +120,25 @@ def show(title, rows):
         title: Heading.
         rows: Dictionary from label to value.
     """
+    show_table(title, None, rows.items())
+
+
+def show_table(title, head, rows):
+    """Prints a table.
+
+    Args:
+        title: Heading.
+        head: Names of the columns, or `None` for a table of two without.
+        rows: Iterable of tuples, a value for each column.
+    """
     console = Console()
     # As `Text`: "[b]" in a string would be taken for markup. Above the table,
     # which may be too narrow for a heading.
     console.print(Text(title, style="italic"))
-    table = Table(show_header=False)
-    for label, value in rows.items():
-        table.add_row(Text(str(label)), Text(str(value)))
+    table = Table(show_header=head is not None)
+    for name in head or ("", ""):
+        # What is too long goes on in the next line: a path must be whole.
+        table.add_column(Text(name), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(str(value)) for value in row))
     console.print(table)

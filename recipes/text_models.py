@@ -1,9 +1,14 @@
 """Opens the text model that `--from`, `--evaluate` or a preset names."""
 
+import hashlib
 import json
 import pathlib
 
+import keras
+import numpy as np
+
 from mlp_mixers.data import Tokenizer
+from mlp_mixers.models import MaskedLM
 from mlp_mixers.models import preset_folder
 from mlp_mixers.models import presets
 from recipes import runs
@@ -18,6 +23,7 @@ def find(name):
     Raises:
         ValueError: If there is none, or the run has not finished.
     """
+    name = str(name)
     path = pathlib.Path(name).expanduser()
     if (path / PRESET_FOLDER).is_dir():
         path = path / PRESET_FOLDER
@@ -54,15 +60,72 @@ def tokenizer_in(folder):
     """The tokenizer of a preset.
 
     Raises:
-        ValueError: If it has none.
+        ValueError: If it has none, or, as far as its run has recorded it,
+            another one than it was trained with.
     """
     tokenizer = preset_folder.read_tokenizer(folder)
     if tokenizer is None:
         raise ValueError(
             f"The preset in {folder} has no {preset_folder.TOKENIZER_FILE}, so "
-            "nobody knows which tokens its numbers stand for."
+            "nobody knows which tokens its numbers stand for. Copy it there "
+            "from where the model was trained."
+        )
+    results = folder.parent / "results.json"
+    known = None
+    if folder.name == PRESET_FOLDER and results.is_file():
+        known = runs.read(results).get("tokenizer_digest")
+    if known not in (None, tokenizer.digest):
+        raise ValueError(
+            f"{folder / preset_folder.TOKENIZER_FILE} is not the tokenizer "
+            "that the model was trained with, so that its words would be other "
+            f"ones. Put that one back. Received: digest {tokenizer.digest}, "
+            f"where {results} says {known}"
         )
     return tokenizer
+
+
+def open_masked_lm(name):
+    """The masked language model that a name means.
+
+    Raises:
+        ValueError: If there is none, its tokenizer is not its own, or its
+            weights are not finite.
+    """
+    folder = find(name)
+    tokenizer_in(folder)
+    model = MaskedLM.from_preset(folder)
+    check_finite(model, folder)
+    return model
+
+
+def check_finite(model, folder):
+    """Raises a ValueError if a weight is NaN or infinite."""
+    for weight in model.weights:
+        values = keras.ops.convert_to_numpy(weight)
+        if not np.isfinite(values.astype("float32")).all():
+            raise ValueError(
+                f"The model's weights are not finite: in {folder}, "
+                f"{weight.path} holds NaN or infinite numbers. Its training "
+                "has diverged, or its file is damaged: train it again."
+            )
+
+
+def weights_digest(folder):
+    """A short text that is another one when the weights are others."""
+    path = folder / preset_folder.BACKBONE_WEIGHTS_FILE
+    if not path.is_file():
+        return None
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+def run_folder(name):
+    """The folder of the run that a name means, or of the preset alone."""
+    folder = find(name)
+    inside = folder.name == PRESET_FOLDER
+    if inside and (folder.parent / "config.json").is_file():
+        return folder.parent
+    return folder
 
 
 def load_tokenizer(path):

@@ -87,6 +87,7 @@ def resume(config):
         config,
         dataclasses.replace(config, resume=None) == Config(),
         ("test_accuracy", "test_loss", "epochs", "seconds"),
+        "vision",
     )
     if results is not None:
         report(folder, results)

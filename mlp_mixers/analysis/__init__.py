@@ -2,6 +2,8 @@
 
 from mlp_mixers.analysis.causality import LeakReport
 from mlp_mixers.analysis.causality import leaks_future
+from mlp_mixers.analysis.experts import expert_load
+from mlp_mixers.analysis.experts import plot_expert_load
 from mlp_mixers.analysis.flop_cost import Cost
 from mlp_mixers.analysis.flop_cost import Part
 from mlp_mixers.analysis.flop_cost import register_flops
@@ -18,7 +20,9 @@ __all__ = [
     "LeakReport",
     "Part",
     "count_flops",
+    "expert_load",
     "leaks_future",
+    "plot_expert_load",
     "plot_history",
     "plot_spatial_matrices",
     "plot_spatial_weights",

@@ -380,10 +380,10 @@ def _without_labels(labels):
 
 
 def _labels(labels, lines, path, task):
-    """Labels as an array: int32, or float32 of a regression."""
+    """Labels as an array: int32, or float64 of a regression."""
     if task.kind == "regression":
         scores = [_score(*row, path) for row in zip(labels, lines)]
-        return np.array(scores, "float32")
+        return np.array(scores, "float64")
     known = {spelled: k for k, spelled in enumerate(task.spelled)}
     for label, line in zip(labels, lines):
         if label not in known:

@@ -26,7 +26,7 @@ class Examples:
         second: List of strings, as long, or `None` if the task has no pairs;
             of spans, the contexts.
         labels: `None` where they are unknown, or one for each example. Of a
-            classification an int32 array, of a regression a float32 array,
+            classification an int32 array, of a regression a float64 array,
             of spans a list of dictionaries:
 
                 {"answers": [str, ...], "answer_starts": [int, ...],
@@ -95,7 +95,8 @@ class TaskData:
 
     Raises:
         ValueError: If there is no such kind, metric or part, or an example of
-            the training or validation part has no label.
+            the training or validation part has no label, or one that is no
+            finite number.
     """
 
     name: str
@@ -130,6 +131,8 @@ class TaskData:
                     f"Every example of the part `{part}` needs a label. "
                     f"Received: {self.name} without labels there"
                 )
+            if self.kind == "regression" and examples.labels is not None:
+                _check_finite(self.name, part, examples)
 
     @property
     def num_classes(self):
@@ -226,14 +229,24 @@ def hold_out(examples, fraction=0.1, seed=0):
         size = min(round(fraction * len(rows)), len(rows) - 1)
         held_out[rows[:size]] = True
     if not held_out.any():
-        raise ValueError(
-            "There are too few examples to hold some of them out. Add "
-            "examples, or give a file for validation. Received: "
-            f"{len(examples)} examples, fraction={fraction!r}"
-        )
+        raise ValueError(_too_few(examples, fraction))
     return (
         examples.take(np.flatnonzero(~held_out)),
         examples.take(np.flatnonzero(held_out)),
+    )
+
+
+def _too_few(examples, fraction):
+    """What to say where nothing can be held out."""
+    count, by_class, hint = f"{len(examples)} examples", "", ""
+    if _are_classes(examples.labels):
+        count += f" of {len(np.unique(examples.labels))} classes"
+        by_class = ", which is done class by class"
+        hint = " (Or are these numbers to predict? Then: `regression=True`.)"
+    return (
+        f"There are too few examples to hold some of them out{by_class}. Add "
+        f"examples, or give a file for validation.{hint} "
+        f"Received: {count}, fraction={fraction!r}"
     )
 
 
@@ -250,10 +263,17 @@ def complete_parts(parts, fraction=0.1, seed=0):
     if "validation" in parts:
         return parts, []
     rest, held_out = hold_out(parts["train"], fraction, seed)
+    total = len(parts["train"])
     note = (
         f"there is no validation part: {len(held_out):,} of the "
-        f"{len(parts['train']):,} training examples serve as one"
+        f"{total:,} training examples serve as one"
     )
+    share = len(held_out) / total
+    if abs(share - fraction) > 0.01:
+        note += (
+            f", {share:.1%} and not {fraction:.1%}: of every class, a whole "
+            "number of examples"
+        )
     return {**parts, "train": rest, "validation": held_out}, [note]
 
 
@@ -275,6 +295,18 @@ def check_fraction(fraction):
         raise ValueError(
             "The fraction of the examples that is held out must lie between "
             f"0 and 1. Received: validation_fraction={fraction!r}"
+        )
+
+
+def _check_finite(name, part, examples):
+    """Raises a ValueError if a label is no finite number."""
+    wrong = np.flatnonzero(~np.isfinite(examples.labels))
+    if len(wrong):
+        row = int(wrong[0])
+        raise ValueError(
+            "The labels of a regression must be finite numbers. Received: "
+            f"{examples.labels[row]} in row {row} (id {examples.ids[row]}) of "
+            f"the part `{part}` of {name}"
         )
 
 

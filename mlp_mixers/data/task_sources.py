@@ -332,7 +332,7 @@ def _text_task(title, builder, records, keys, fraction, seed):
     kind = "classification" if names else "regression"
     parts = {}
     for part, rows in records.items():
-        parts[part] = _examples(rows, texts, label, kind)
+        parts[part] = _examples(rows, texts, label, feature)
         count = len(parts[part])
         hidden = parts[part].labels is None
         if count == 0:
@@ -356,7 +356,7 @@ def _text_task(title, builder, records, keys, fraction, seed):
     )
 
 
-def _examples(records, texts, label, kind):
+def _examples(records, texts, label, feature):
     """`Examples` out of records; labels `None` if some are secret."""
     columns = [[] for _ in texts]
     labels, ids = [], []
@@ -366,10 +366,14 @@ def _examples(records, texts, label, kind):
         labels.append(record[label])
         # In GLUE, the number of the line in the file.
         ids.append(str(record.get("idx", row)))
-    dtype = "int32" if kind == "classification" else "float32"
-    labels = np.array(labels, dtype)
-    # Secret labels are written as -1.
-    secret = (labels < 0).any() if dtype == "int32" else (labels == -1).all()
+    if getattr(feature, "names", None):
+        labels = np.array(labels, "int32")
+        secret = (labels < 0).any()  # they are written as -1
+    else:
+        # The shortest decimal that 32 bits stand for: 3.8, not 3.79999995.
+        bits = np.dtype(feature.np_dtype).type
+        labels = np.array([float(str(bits(x))) for x in labels], "float64")
+        secret = (labels == -1).all()
     second = columns[1] if len(columns) == 2 else None
     return Examples(columns[0], second, None if secret else labels, ids)
 

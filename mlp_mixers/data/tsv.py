@@ -17,9 +17,15 @@ from mlp_mixers.data.task_data import TaskData
 from mlp_mixers.data.task_data import check_fraction
 from mlp_mixers.data.task_data import check_metrics
 from mlp_mixers.data.task_data import complete_parts
+from mlp_mixers.data.utf8_file import not_utf_8
+from mlp_mixers.data.utf8_file import read_bytes
+from mlp_mixers.data.utf8_file import read_text
 
-BOM = b"\xef\xbb\xbf"
-UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+# Columns that are read, and the arguments that name them.
+COLUMNS = ("first", "second", "labels", "ids")
+ARGUMENTS = ("text", "text_pair", "label", "identifier")
+# What may stand between fields where it was not expected.
+DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
 
 
 def load_tsv(
@@ -47,7 +53,8 @@ def load_tsv(
 
     A file called `.csv` is separated by commas, and quotes around a field may
     protect commas and line ends; any other one is separated by tabs, and a
-    quote is an ordinary character. The encoding is UTF-8.
+    quote is an ordinary character. The encoding is UTF-8, and lines end as on
+    Unix, Windows or old Macs. White space around a label is no part of it.
 
     The test file may lack the column of labels, or leave it empty.
 
@@ -77,7 +84,7 @@ def load_tsv(
         seed: Integer, for drawing these.
 
     Returns:
-        A `TaskData`, called as the training file.
+        A `TaskData`, called as its files.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -96,22 +103,56 @@ def load_tsv(
     for part, path in paths.items():
         raw[part] = _read(path, part, columns, delimiter, quotes, bad_lines)
         notes += raw[part].pop("notes")
-    names = ()
+    names, whose = (), "`class_names`"
     if not regression:
         names = _class_names(class_names, raw["train"]["labels"], paths)
+        if class_names is None:
+            whose = f"those of {paths['train']}; or name all of them with "
+            whose += "`class_names`"
     parts = {
-        part: _examples(rows, part, paths, names, text_pair is not None)
+        part: _examples(rows, part, paths[part], names, whose)
         for part, rows in raw.items()
     }
     parts, cut = complete_parts(parts, validation_fraction, seed)
     return TaskData(
-        name=paths["train"].stem,
+        # One file may be several parts.
+        name=", ".join(dict.fromkeys(path.name for path in paths.values())),
         kind=kind,
         class_names=names,
         metrics=metrics,
         parts=parts,
         notes=(*notes, *cut),
     )
+
+
+def load_texts(
+    path,
+    text="sentence",
+    text_pair=None,
+    identifier=None,
+    delimiter=None,
+    quotes=None,
+    bad_lines="error",
+):
+    """The texts in a file whose first line names the columns, without labels.
+
+    Args:
+        path: Path of the file.
+        text, text_pair, identifier, delimiter, quotes, bad_lines: As in
+            `load_tsv`.
+
+    Returns:
+        `(Examples, notes)`.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it is not UTF-8 or lacks a column, or a line has a wrong
+            number of fields.
+    """
+    columns = (text, text_pair, None, identifier)
+    rows = _read(_path(path), "test", columns, delimiter, quotes, bad_lines)
+    columns = rows["first"], rows.get("second"), None, rows.get("ids")
+    return Examples(*columns), rows["notes"]
 
 
 class Table:
@@ -174,7 +215,11 @@ class Table:
         if names is None:
             raise ValueError(f"The file is empty: {self.path}")
         names = [name.strip() for name in names]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        # As in the other lines, delimiters at the end say nothing; and a
+        # column without a name is one that nobody asks for.
+        while len(names) > 1 and not names[-1]:
+            names.pop()
+        twice = sorted({n for n in names if n and names.count(n) > 1})
         if twice:
             raise ValueError(
                 f"The first line of {self.path} must name every column once. "
@@ -195,10 +240,10 @@ class Table:
                 self.skipped.append(line)
             else:
                 raise ValueError(
-                    f"Line {line} of {self.path} has {len(fields)} fields, "
-                    f"where the columns are {', '.join(self.columns)}. A field "
+                    f"Line {line} of {self.path} has {_fields(len(fields))}, "
+                    f"where the columns are {_listed(self.columns)}. A field "
                     "with a tab or a line end in it? Mend the line, or leave "
-                    'such lines out with bad_lines="skip".'
+                    'such lines out with `bad_lines="skip"`.'
                 )
 
     def _shortened(self, fields, width):
@@ -208,8 +253,13 @@ class Table:
         # Delimiters at the end of a line say nothing.
         return fields if any(fields[width:]) else fields[:width]
 
-    def find(self, *names, optional=False):
+    def find(self, *names, optional=False, argument=None):
         """Index of the first of the columns `names` that is there.
+
+        Args:
+            *names: What the column may be called.
+            optional: Whether it may be missing.
+            argument: Name of the argument that says what it is called.
 
         Raises:
             ValueError: If none is, unless `optional`: then `None`.
@@ -219,16 +269,26 @@ class Table:
                 return self.columns.index(name)
         if optional:
             return None
-        close = difflib.get_close_matches(names[0], self.columns, 1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        if len(self.columns) == 1:
-            for other, called in ((",", "a comma"), ("\t", "a tab")):
-                if other in self.columns[0]:
-                    hint = f" Is {called} between the fields?"
         raise ValueError(
-            f"{self.path} has no column {names[0]!r}.{hint} Its columns are: "
+            f"{self.path} has no column {names[0]!r}."
+            f"{self._hint(names[0], argument)} Its columns are: "
             f"{', '.join(map(repr, self.columns))}"
         )
+
+    def _hint(self, name, argument):
+        """What may be the matter where there is no such column."""
+        if len(self.columns) == 1:
+            for other, called in DELIMITERS.items():
+                if other in self.columns[0]:
+                    then = f"say `delimiter={other!r}`"
+                    if other == "\t":
+                        then = "call the file .tsv"
+                    return f" Is {called} between the fields? Then {then}."
+        close = difflib.get_close_matches(name, self.columns, 1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        if argument is not None:
+            hint += f" Say what it is called with `{argument}`."
+        return hint
 
     def notes(self):
         """What was left out, as a list of at most one sentence."""
@@ -243,69 +303,19 @@ class Table:
         ]
 
 
-def read_bytes(path):
-    """What is in a file, without the mark that some write before UTF-8.
-
-    Returns:
-        `(bytes, offset)`, where the offset is the number of bytes removed.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If it is a folder, or in UTF-16.
-    """
-    path = pathlib.Path(path)
-    if path.is_dir():
-        raise ValueError(f"This is a folder, not a file: {path}")
-    if not path.exists():
-        raise FileNotFoundError(f"There is no such file: {path}")
-    data = path.read_bytes()
-    if data.startswith(UTF_16):
-        raise ValueError(
-            f"{path} is in UTF-16. Save it in UTF-8, which is what is read "
-            f"here. Received: a file that begins with the bytes {data[:2]!r}"
-        )
-    if data.startswith(BOM):
-        return data[len(BOM) :], len(BOM)
-    return data, 0
-
-
-def read_text(path):
-    """The text in a file.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If it is not UTF-8; the message has the file, the line and
-            the byte.
-    """
-    data, offset = read_bytes(path)
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise _not_utf_8(path, line, error, offset) from error
-
-
-def _not_utf_8(path, line, error, offset):
-    return ValueError(
-        f"{path} is not UTF-8: line {line}, byte {offset + error.start} of "
-        f"the file, counted from 0. Save it in UTF-8. Received: the byte "
-        f"0x{error.object[error.start]:02x} ({error.reason})"
-    )
-
-
 def _plain(path, delimiter):
     """Yields `(line number, fields)`; quotes mean nothing."""
     data, offset = read_bytes(path)
-    lines = data.split(b"\n")
     # Only here a line ends: other characters that look like line ends occur
-    # inside sentences.
+    # inside sentences. Old Macs end lines with \r, and have no \n at all.
+    lines = data.split(b"\n" if b"\n" in data else b"\r")
     while lines and not lines[-1].strip(b"\r"):
         lines.pop()
     for number, line in enumerate(lines, 1):
         try:
             text = line.removesuffix(b"\r").decode("utf-8")
         except UnicodeDecodeError as error:
-            raise _not_utf_8(path, number, error, offset) from error
+            raise not_utf_8(path, number, error, offset) from error
         offset += len(line) + 1
         yield number, text.split(delimiter)
 
@@ -324,7 +334,7 @@ def _quoted(path, delimiter):
         except csv.Error as error:
             raise ValueError(
                 f"The quotes in line {line} of {path} do not fit: {error}. "
-                "Where quotes are ordinary characters, use quotes=False."
+                "Where quotes are ordinary characters, use `quotes=False`."
             ) from error
         if fields is None:
             return
@@ -356,15 +366,14 @@ def _read(path, part, columns, delimiter, quotes, bad_lines):
         bad_lines=bad_lines,
         last_may_miss=part == "test",
     )
-    text, text_pair, label, identifier = columns
-    places = {"first": table.find(text)}
-    if text_pair is not None:
-        places["second"] = table.find(text_pair)
-    if identifier is not None:
-        places["ids"] = table.find(identifier)
-    place = table.find(label, optional=part == "test")
-    if place is not None:
-        places["labels"] = place
+    places = {}
+    for name, argument, column in zip(COLUMNS, ARGUMENTS, columns):
+        if column is None:
+            continue
+        may_miss = name == "labels" and part == "test"
+        place = table.find(column, optional=may_miss, argument=argument)
+        if place is not None:
+            places[name] = place
     rows = {name: [] for name in ("lines", "labels", *places)}
     for line, fields in table:
         rows["lines"].append(line)
@@ -372,7 +381,18 @@ def _read(path, part, columns, delimiter, quotes, bad_lines):
             rows[name].append(fields[place])
     if not rows["lines"]:
         raise ValueError(f"There are no examples in {path}")
+    # "good " and "good" are one class, whoever typed them.
+    rows["labels"] = [label.strip() for label in rows["labels"]]
     return {**rows, "notes": table.notes() + empty_notes(path, rows["first"])}
+
+
+def _fields(count):
+    return f"{count} field{'' if count == 1 else 's'}"
+
+
+def _listed(columns):
+    """Names of columns, in which one without a name is seen."""
+    return ", ".join(name or "(no name)" for name in columns)
 
 
 def empty_notes(path, texts):
@@ -398,37 +418,32 @@ def _class_names(names, labels, paths):
         )
     if len(names) < 2:
         raise ValueError(
-            "Classification needs two classes at least. Received: "
-            f"{f'only {names[0]!r}' if names else 'no label'} in "
+            "Classification needs two classes at least; where a file has "
+            "examples of one only, name all of them with `class_names`. "
+            f"Received: {f'only {names[0]!r}' if names else 'no label'} in "
             f"{paths['train']}"
         )
     return names
 
 
-def _examples(rows, part, paths, class_names, is_pair):
+def _examples(rows, part, path, class_names, whose):
     """`Examples` out of the columns of a file."""
-    path = paths[part]
     labels = rows["labels"]
     # A test file without labels has no such column, or an empty one.
     if part == "test" and not any(labels):
         labels = None
     elif class_names:
-        labels = _numbers_of_classes(rows, path, class_names, paths["train"])
+        labels = _numbers_of_classes(rows, path, class_names, whose)
     else:
         labels = [
             number(label, path, line)
             for label, line in zip(labels, rows["lines"])
         ]
-        labels = np.array(labels, "float32")
-    return Examples(
-        rows["first"],
-        rows["second"] if is_pair else None,
-        labels,
-        rows.get("ids"),
-    )
+        labels = np.array(labels, "float64")
+    return Examples(rows["first"], rows.get("second"), labels, rows.get("ids"))
 
 
-def _numbers_of_classes(rows, path, class_names, train):
+def _numbers_of_classes(rows, path, class_names, whose):
     """Labels as int32."""
     known = {name: k for k, name in enumerate(class_names)}
     unknown = {}
@@ -444,8 +459,8 @@ def _numbers_of_classes(rows, path, class_names, train):
         where = [f"{k!r} (line {v})" for k, v in unknown.items()]
         raise ValueError(
             f"{path} has labels that are not among the classes "
-            f"{shorten(list(map(repr, class_names)), 10)}, which are those of "
-            f"{train} or `class_names`. Received: {shorten(where)}"
+            f"{shorten(list(map(repr, class_names)), 10)}, which are {whose}. "
+            f"Received: {shorten(where)}"
         )
     return np.array([known[label] for label in rows["labels"]], "int32")
 

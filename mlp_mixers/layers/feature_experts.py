@@ -140,6 +140,8 @@ class SparseFeatureExperts(SpatialGatingUnit):
             balance_loss_weight, "balance_loss_weight"
         )
         self._learned = routing != "deterministic"
+        # What `mlp_mixers.analysis.expert_load` listens with.
+        self.on_route = None
 
     @property
     def num_experts(self):
@@ -184,6 +186,8 @@ class SparseFeatureExperts(SpatialGatingUnit):
             return super()._project(z, mask, training)
         z = zero_padding(self.norm(z), mask)
         ids, gates = self._route(z, mask, training)  # (b, c)
+        if self.on_route is not None:
+            self.on_route(ids)
         batch, n, channels = ops.shape(z)
         blocks = Blocks(ops.reshape(ids, (-1,)), self.num_experts)
         columns = ops.reshape(ops.transpose(z, (0, 2, 1)), (-1, n))

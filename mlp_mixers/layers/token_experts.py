@@ -106,6 +106,8 @@ class SparseTokenExperts(keras.layers.Layer):
         self.kernel_initializer = initializers.get(kernel_initializer)
         self.router = get_router(router, self.num_experts)
         self.supports_masking = True
+        # What `mlp_mixers.analysis.expert_load` listens with.
+        self.on_route = None
 
     def build(self, x_shape):
         if len(x_shape) != 3 or x_shape[-1] is None:
@@ -137,6 +139,8 @@ class SparseTokenExperts(keras.layers.Layer):
             x, token_ids=token_ids, mask=mask, training=training
         )
         ids = self._without_padding(routing.expert_ids, mask)  # (b, n, k)
+        if self.on_route is not None:
+            self.on_route(ids)
         if training and self.capacity_factor is not None:
             y, kept = self._with_places(x, ids)
         else:

@@ -201,6 +201,9 @@ class SMLPBackbone(Backbone):
             dtype=dtype,
             name="token_embedding",
         )
+        # The output projection gets features that carry Keras's own mask; it
+        # makes nothing of it, and need not warn of that.
+        token_embedding.supports_masking = True
         position_embedding = None
         if mixing == "attention":
             position_embedding = PositionEmbedding(

@@ -203,7 +203,8 @@ class Blocks:
         Returns:
             Tensor `(m, d)`; zeros for items without an expert.
         """
-        y = ops.reshape(y, (-1, y.shape[-1]))
+        # Columns of texts of unknown length have no width that is known.
+        y = ops.reshape(y, (-1, ops.shape(y)[-1]))
         y = ops.take(y, self._rows, axis=0)
         return ops.where(self._has_expert[:, None], y, ops.zeros_like(y))
 

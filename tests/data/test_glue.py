@@ -242,7 +242,7 @@ def check(task, name):
         assert part.labels.dtype == np.int32
     else:
         assert part.labels.tolist() == labels
-        assert part.labels.dtype == np.float32
+        assert part.labels.dtype == np.float64
 
 
 @pytest.mark.parametrize("name", FILES)

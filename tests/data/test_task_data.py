@@ -162,6 +162,27 @@ def test_fractions_out_of_range(fraction):
 def test_too_few_to_hold_out():
     with pytest.raises(ValueError, match="too few examples"):
         hold_out(examples([1, 1]), 0.5)
+    numbers = Examples(["x"] * 64, labels=np.arange(64, dtype="int32"))
+    with pytest.raises(ValueError, match="class by class.*64 examples of 64 c"):
+        hold_out(numbers)
+
+
+def test_why_another_share_is_held_out():
+    """Of 4 examples of a class, a tenth is none; of 6, it is one."""
+    labels = np.repeat([0, 1, 2], [4, 6, 6]).astype("int32")
+    whole = Examples(["x"] * 16, labels=labels)
+    parts, (note,) = complete_parts({"train": whole}, 0.1)
+    assert len(parts["validation"]) == 2
+    assert "12.5% and not 10.0%: of every class, a whole number" in note
+    whole = Examples(["x"] * 20, labels=np.arange(20) % 2)
+    (note,) = complete_parts({"train": whole}, 0.1)[1]
+    assert note.endswith("2 of the 20 training examples serve as one")
+
+
+def test_numbers_that_are_none():
+    examples = Examples(["x"] * 2, labels=np.array([1.0, np.nan]))
+    with pytest.raises(ValueError, match="row 1 .id 1. of the part `train`"):
+        TaskData("t", "regression", (), ("pearson",), {"train": examples})
 
 
 def test_completing():

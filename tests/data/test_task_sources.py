@@ -90,7 +90,7 @@ def test_options_are_passed_on(home):
 
 def test_a_comma_may_belong_to_a_name(home):
     task = load_task("tsv:a,b.tsv", validation="a,b.tsv")
-    assert task.name == "a,b"
+    assert task.name == "a,b.tsv"
 
 
 def test_tfds_gets_the_whole_name(monkeypatch):
@@ -310,7 +310,7 @@ def test_tfds_numbers(prepared, file_format):
     part = task.parts["train"]
     for first, second, label in zip(part.first, part.second, part.labels):
         assert first[1:] == second[1:] == str(int(2 * label))
-    assert part.labels.dtype == np.float32
+    assert part.labels.dtype == np.float64
     # Labels of the test are secret.
     assert task.parts["test"].labels is None
     for names in ({"text": "a", "label": "a"}, {"text_pair": "b"}):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mlp_mixers.data.tsv import Table
+from mlp_mixers.data.tsv import load_texts
 from mlp_mixers.data.tsv import load_tsv
 from mlp_mixers.data.tsv import read_text
 
@@ -40,7 +41,7 @@ def test_columns_are_found_by_name(save):
     assert task.class_names == ("a", "b")
     assert part.labels.tolist() == [1, 0]
     assert part.labels.dtype == np.int32
-    assert (task.name, task.kind) == ("train", "classification")
+    assert (task.name, task.kind) == ("train.tsv", "classification")
     assert task.metrics == ("accuracy",)
     assert task.notes == ()
 
@@ -93,7 +94,7 @@ def test_csv_is_as_the_csv_module_writes_it(tmp_path):
     task = load(path)
     assert csv.field_size_limit() == limit
     assert task.parts["train"].first == texts
-    assert task.name == "films"
+    assert task.name == "films.csv"
     assert "1 example has an empty text" in task.notes[0]
 
 
@@ -117,6 +118,8 @@ def test_missing_columns_are_listed(save):
         load(path, text="sentense")
     with pytest.raises(ValueError, match="are: 'sentence', 'label'"):
         load(path, label="class")
+    with pytest.raises(ValueError, match="'class'.*called with `label`"):
+        load(path, label="class")
     with pytest.raises(ValueError, match="no column 'other'"):
         load(path, text_pair="other")
     path = save("sentence,label\nx,y\n")
@@ -128,7 +131,7 @@ def test_missing_columns_are_listed(save):
 
 def test_lines_with_too_few_or_many_fields(save):
     path = save([*LINES, "short", "x\tbad\textra", "fine\tgood", ""])
-    with pytest.raises(ValueError, match="Line 4 of.*1 fields.*sentence, lab"):
+    with pytest.raises(ValueError, match="Line 4 of.*1 field,.*sentence, lab"):
         load(path)
     task = load(path, bad_lines="skip")
     assert task.parts["train"].first[2:] == ["fine"]
@@ -207,12 +210,75 @@ def test_numbers_to_predict(save):
     path = save(["sentence\tlabel", "x\t1.5", "y\t-2e3", "z\t 7"])
     task = load(path, regression=True)
     assert task.parts["train"].labels.tolist() == [1.5, -2000, 7]
-    assert task.parts["train"].labels.dtype == np.float32
+    assert task.parts["train"].labels.dtype == np.float64
     assert (task.kind, task.class_names) == ("regression", ())
     assert task.metrics == ("pearson", "spearman")
 
 
-@pytest.mark.parametrize("label", ["", "much", "nan", "inf"])
+def test_numbers_keep_their_digits(save):
+    """float32 has one number for every eight of these."""
+    wanted = [100_000_000 + i for i in range(64)]
+    lines = [f"text {n}\t{n}" for n in wanted] + ["large\t1e39"]
+    labels = load(save(["sentence\tlabel", *lines]), regression=True)
+    found = labels.parts["train"].labels
+    assert found.tolist() == [*map(float, wanted), 1e39]
+
+
+def test_white_space_around_a_label_is_no_part_of_it(save):
+    path = save([*LINES, "x\t good", "y\tbad ", "z\tgood\u00a0"])
+    task = load(path)
+    assert task.class_names == ("bad", "good")
+    assert task.parts["train"].labels.tolist() == [1, 0, 1, 0, 1]
+    with pytest.raises(ValueError, match="Line 4 of.*no label"):
+        load(save([*LINES, "x\t  "]))
+
+
+def test_lines_of_old_macs(save):
+    text = "\r".join(LINES) + "\r"
+    for name in ("a.tsv", "a.csv"):
+        content = text if name == "a.tsv" else text.replace("\t", ",")
+        part = load(save(content, name)).parts["train"]
+        assert part.first == ["a fine film", "one to avoid"]
+
+
+def test_columns_without_a_name(save):
+    """The first as pandas writes its index, the last by a tab too many."""
+    path = save(["\tsentence\t\tlabel\t", "0\tx\t-\tgood", "1\ty\t-\tbad"])
+    task = load(path)
+    assert task.parts["train"].first == ["x", "y"]
+    with pytest.raises(ValueError, match=r"columns are: '', 'sentence', ''"):
+        load(path, label="class")
+    path = save(["\tsentence\tlabel", "0\tx"])
+    with pytest.raises(ValueError, match=r"columns are \(no name\), sentence"):
+        load(path)
+
+
+def test_semicolons_in_a_csv(save):
+    path = save("sentence;label\nx;good\ny;bad\n", "x.csv")
+    with pytest.raises(ValueError, match="Is a semicolon.*`delimiter=';'`"):
+        load(path)
+    assert load(path, delimiter=";").class_names == ("bad", "good")
+
+
+def test_texts_without_labels(save):
+    path = save(["id\tone\ttwo", "a\tx\ty", "b\tz\t"])
+    examples, notes = load_texts(path, "one", "two", identifier="id")
+    assert (examples.first, examples.second) == (["x", "z"], ["y", ""])
+    assert (examples.labels, examples.ids, notes) == (None, ["a", "b"], [])
+    # A column of labels makes no difference.
+    other = save(LINES, "other.tsv")
+    assert load_texts(other)[0].first == ["a fine film", "one to avoid"]
+    with pytest.raises(ValueError, match="called with `text`"):
+        load_texts(path)
+
+
+def test_a_task_is_called_by_its_files(save):
+    train, dev = save(LINES), save(LINES, "dev.tsv")
+    assert load(train, validation=dev).name == "train.tsv, dev.tsv"
+    assert load(train).name == "train.tsv"
+
+
+@pytest.mark.parametrize("label", ["", "much", "nan", "inf", "1e400"])
 def test_labels_that_are_no_numbers(save, label):
     path = save(["sentence\tlabel", "x\t1", f"y\t{label}"])
     with pytest.raises(ValueError, match=f"line 3 of.*number.*{label!r}"):
@@ -224,8 +290,9 @@ def test_training_needs_labels(save):
     with pytest.raises(ValueError, match="Line 4 of.*no label"):
         load(path)
     path = save(["sentence\tlabel", "x\tgood"])
-    with pytest.raises(ValueError, match="two classes.*only 'good'"):
+    with pytest.raises(ValueError, match="with `class_names`.*only 'good'"):
         load(path)
+    assert load(path, class_names=("bad", "good")).num_classes == 2
     path = save(["sentence\tlabel", "x\t"])
     with pytest.raises(ValueError, match="two classes.*no label"):
         load(path)

@@ -72,6 +72,12 @@ def test_settings_that_cannot_train(changes, message):
         (Config(Model("a"), Data(sample=0)), "sample=0"),
         (Config(Model("a"), Data(stride=-1)), "stride=-1"),
         (Config(Model("a"), seed=-1), "seed=-1"),
+        (
+            Config(Model("a"), training=Training(seeds=2), seed=2**32 - 1),
+            "the last one of --seeds 2 too",
+        ),
+        (Config(Model(model="gmlp", vocabulary_size=0)), "vocabulary_size=0"),
+        (Config(Model("a"), Data(max_answer_tokens=0)), "max_answer_tokens=0"),
     ],
 )
 def test_settings_that_contradict_each_other(config, message):
@@ -96,3 +102,11 @@ def test_from_its_record_a_configuration_comes_back(tmp_path):
     assert from_record({**json.loads(text), "built": {}}) == config
     with pytest.raises(ValueError, match="not of this version"):
         from_record({"model": {"depth": 2}})
+    for group, name, value in (
+        *(("training", "epochs", "two"), ("data", "text", 3)),
+        *(("model", "freeze", 1), ("data", "metrics", [1])),
+    ):
+        wrong = json.loads(text)
+        wrong[group][name] = value
+        with pytest.raises(ValueError, match=f"was changed: {name}="):
+            from_record(wrong)

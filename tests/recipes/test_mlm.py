@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from mlp_mixers.data import load_text
 from mlp_mixers.models import GMLPTextClassifier
 from mlp_mixers.models import MaskedLM
 from recipes import mlm
+from recipes import mlm_models
 from recipes.mlm_settings import Config
 from recipes.mlm_settings import Model
 from recipes.mlm_settings import Text
@@ -251,7 +253,9 @@ def test_bert_is_as_large_as_the_gmlp():
     sizes = {}
     for kind in ("gmlp", "bert"):
         config = Config(model=Model(model=kind, num_layers=2))
-        sizes[kind] = mlm.build(config, tokenizer, 64, None).count_params()
+        sizes[kind] = mlm_models.build(
+            config, tokenizer, 64, None
+        ).count_params()
     assert abs(sizes["bert"] - sizes["gmlp"]) < 0.005 * sizes["gmlp"]
 
 
@@ -308,6 +312,9 @@ def test_held_out_documents_are_not_trained_on(texts):
         (("--feature", "text"), "--feature is for data of the kind tfds"),
         (("--tokenizer", "nowhere.json"), "no such file"),
         (("--resume", "nowhere"), "no run to go on with"),
+        (("--seed", "4294967296"), "seed=4294967296"),
+        (("--vocabulary-size", "0"), "vocabulary_size=0"),
+        (("--sequence-length", "0"), "sequence_length=0"),
         (("--resume", "a", "--epochs", "3"), "give --resume alone"),
     ],
 )
@@ -331,9 +338,22 @@ def test_resuming_on_changed_text_is_refused(texts, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         mlm.main(settings(texts, out))
     undo()
+    before = (out / "config.json").read_text()
+    record = json.loads(before)
+    record["training"]["epochs"] = 5
+    (out / "config.json").write_text(json.dumps(record))
+    # What differs is named, and nothing else.
+    message = "settings or data: epochs: saved 2, now 5. Go on"
+    with pytest.raises(ValueError, match=message):
+        mlm.main(Config(resume=out))
+    (out / "config.json").write_text(before)
+    # As if it had been killed before its first checkpoint.
+    shutil.rmtree(out / "checkpoint")
     text = pathlib.Path(texts).read_text()
     pathlib.Path(texts).write_text(text.replace("goose", "moose"))
-    with pytest.raises(ValueError, match="other settings or data"):
+    with pytest.raises(
+        ValueError, match="began with another text and another tokenizer"
+    ):
         mlm.main(Config(resume=out))
 
 

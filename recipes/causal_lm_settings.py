@@ -1,0 +1,235 @@
+"""What can be asked of `recipes.causal_lm`, and the recipes by name.
+
+A setting that is `None` is left to something else: to the recipe for how to
+train, to the text for the vocabulary.
+"""
+
+import dataclasses
+import pathlib
+from typing import Annotated
+from typing import Literal
+
+import tyro
+
+from recipes.checks import check_ranges
+from recipes.checks import check_seeds
+from recipes.checks import check_types
+from recipes.checks import filled_in
+from recipes.mlm_settings import Text
+
+Variant = Literal[
+    "gmlp",
+    "smlp",
+    "smlp-partial",
+    "smlp-leaky",
+    "transformer",
+    "switch",
+    "gshard",
+    "base",
+    "hash",
+]
+
+
+@dataclasses.dataclass
+class Model:
+    """Which models, and how large."""
+
+    models: tuple[Variant, ...] = ("smlp",)
+    """One or several to compare. gmlp, transformer: dense. smlp: feature and
+    token experts; smlp-partial: the first tokens choose; smlp-leaky: cheats.
+    switch, gshard, base, hash: Transformers with token experts."""
+    from_: Annotated[str | None, tyro.conf.arg(name="from")] = None
+    """Ask the model of this run (its folder): with --generate, --zero-shot."""
+    equal: Literal["flops", "width"] = "flops"
+    """What models have in common: all cost as much as the gMLP of these
+    sizes, by widths of their own; or --intermediate-dim itself."""
+    sequence_length: int = 128
+    """Tokens in a row."""
+    num_layers: int = 4
+    """Number of blocks, dense and sparse."""
+    num_sparse_blocks: int = 1
+    """How many of them are sparse, where a model has experts."""
+    num_experts: int = 4
+    """Experts in a sparse block."""
+    hidden_dim: int = 128
+    """Width of a token."""
+    intermediate_dim: int = 512
+    """Width inside a block of the gMLP, before the gate halves it."""
+    attention_dim: int | None = None
+    """gmlp, smlp: width of a tiny attention in every block (aMLP)."""
+    num_heads: int | None = None
+    """Transformers: heads of the attention (None: one for 64 channels)."""
+    toeplitz: bool = False
+    """gmlp, smlp: whether spatial weights depend on the distance only."""
+    capacity_factor: float = 1.25
+    """Places of a token expert in training; 1 is a fair share."""
+    prefix_fraction: float = 0.2
+    """smlp-partial: the share of the tokens that chooses."""
+    norm_placement: Literal["pre", "post"] = "pre"
+    """Where sparse blocks and Transformers normalise."""
+    dropout_rate: float = 0.0
+    """Dropout."""
+
+
+# Not sizes of a backbone.
+OTHERS = ("models", "from_", "equal", "intermediate_dim")
+
+
+@dataclasses.dataclass
+class Training:
+    """How to train (None: what the recipe says)."""
+
+    recipe: Literal["small"] = "small"
+    """small: a CPU in minutes. The paper's settings are not known."""
+    epochs: int | None = None
+    """Passes over the text."""
+    steps: int | None = None
+    """Steps instead of --epochs, up to whole epochs."""
+    batch_size: int | None = None
+    """Rows in a step."""
+    learning_rate: float | None = None
+    """Highest learning rate: linear warm-up, then linear decay to zero."""
+    warmup_fraction: float | None = None
+    """Part of the training that warms up."""
+    weight_decay: float | None = None
+    """Of AdamW; biases and normalisations are spared."""
+    epsilon: float | None = None
+    """Of AdamW."""
+    clip_norm: float | None = None
+    """Largest global norm of the gradients; 0 for no limit."""
+
+
+RECIPES = {
+    "small": {
+        "epochs": 15,
+        "steps": None,
+        "batch_size": 16,
+        "learning_rate": 2e-3,
+        "warmup_fraction": 0.05,
+        "weight_decay": 0.01,
+        "epsilon": 1e-6,
+        "clip_norm": 1.0,
+    },
+}
+
+
+@dataclasses.dataclass
+class Config:
+    """Train causal language models, compare them, go on, or ask one."""
+
+    model: Model = dataclasses.field(default_factory=Model)
+    text: Text = dataclasses.field(default_factory=Text)
+    training: Training = dataclasses.field(default_factory=Training)
+    seed: int = 0
+    """Of initial weights and order, and of what is held out."""
+    keep: Literal["last", "best"] = "last"
+    """Save the weights of the last epoch, or of the one with the lowest
+    perplexity on held-out text."""
+    out: pathlib.Path = pathlib.Path("runs/causal_lm")
+    """Folder for the results; an existing one is kept, a number appended."""
+    resume: pathlib.Path | None = None
+    """Go on with the interrupted run in this folder, with its own settings."""
+    generate: tuple[str, ...] | None = None
+    """Do not train: continue these texts, by the model of --from."""
+    max_length: int | None = None
+    """--generate: tokens of a text, the given ones included."""
+    temperature: float = 1.0
+    """--generate: the smaller, the closer to the most probable token."""
+    top_k: int | None = None
+    """--generate: draw from so many tokens (None, and no --top-p: take the
+    most probable one)."""
+    top_p: float | None = None
+    """--generate: draw from the tokens that make up this probability."""
+    zero_shot: tuple[str, ...] | None = None
+    """Do not train: multiple choice by the model of --from: files with a JSON
+    object a line (COPA, HellaSwag, PIQA, Winogrande, or prompt, choices and
+    label), or glue:DIR/RTE and so on as clozes."""
+
+
+def sizes_of(model):
+    """What a backbone takes of a `Model`, as a dictionary."""
+    return {
+        name: value
+        for name, value in dataclasses.asdict(model).items()
+        if name not in OTHERS
+    }
+
+
+def check(config):
+    """Raises a ValueError for settings that are out of range."""
+    check_seeds(config.seed)
+    model = config.model
+    check_ranges(
+        model,
+        positive=(
+            *("sequence_length", "num_layers", "num_experts", "hidden_dim"),
+            *("intermediate_dim", "attention_dim", "num_heads"),
+            *("capacity_factor", "prefix_fraction"),
+        ),
+        not_negative=("num_sparse_blocks",),
+        below_one=("dropout_rate",),
+    )
+    check_ranges(config.text, positive=("vocabulary_size",))
+    if not model.models:
+        raise ValueError("Name a model to train: --models smlp")
+    if len(set(model.models)) < len(model.models):
+        raise ValueError(
+            "A model is named twice. "
+            f"Received: --models {' '.join(model.models)}"
+        )
+    if model.num_sparse_blocks > model.num_layers:
+        raise ValueError(
+            "There cannot be more sparse blocks than blocks. Received: "
+            f"num_sparse_blocks={model.num_sparse_blocks}, "
+            f"num_layers={model.num_layers}"
+        )
+    if model.from_ is not None:
+        raise ValueError(
+            "--from names a model to ask, with --generate or --zero-shot. "
+            "(A run that was interrupted goes on with --resume.)"
+        )
+
+
+def resolve(training):
+    """A `Training` in which every setting has a value.
+
+    Raises:
+        ValueError: If a setting is out of range.
+    """
+    resolved = Training(**filled_in(training, RECIPES))
+    check_ranges(
+        resolved,
+        positive=("epochs", "steps", "batch_size", "learning_rate", "epsilon"),
+        not_negative=("weight_decay", "clip_norm"),
+        below_one=("warmup_fraction",),
+    )
+    return resolved
+
+
+def from_record(record):
+    """The `Config` that a run's `config.json` was written from.
+
+    Raises:
+        ValueError: If it was written by another version of the recipe.
+    """
+    try:
+        text, model = dict(record["text"]), dict(record["model"])
+        if text["tokenizer"] is not None:
+            text["tokenizer"] = pathlib.Path(text["tokenizer"])
+        model["models"] = tuple(model["models"])  # JSON has no tuples
+        config = Config(
+            model=Model(**model),
+            text=Text(**text),
+            training=Training(**record["training"]),
+            seed=record["seed"],
+            keep=record["keep"],
+            out=pathlib.Path(record["out"]),
+        )
+        for settings in (config.model, config.text, config.training):
+            check_types(settings)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            "The run's config.json is not of this version of the recipe: "
+            f"{error}"
+        ) from error
+    return config

@@ -1,0 +1,215 @@
+"""A masked language model at work: measured on text, or asked to fill masks."""
+
+import dataclasses
+
+import numpy as np
+
+from recipes import checks
+from recipes import mlm_text
+from recipes import runs
+from recipes import text_models
+from recipes.mlm_settings import EVALUATE
+from recipes.mlm_settings import FILL
+from recipes.mlm_settings import check
+from recipes.mlm_settings import from_record
+from recipes.mlm_settings import resolve
+
+# In a run's folder: how often every token stands in its training text.
+COUNTS_FILE = "token_counts.npy"
+
+
+def evaluate(config):
+    """Measures a trained model on its held-out text, or on other text."""
+    if config.model.from_ is not None:
+        raise ValueError(
+            "--evaluate names the model already: give it without --from."
+        )
+    checks.refuse_others(config, "evaluate", EVALUATE)
+    check(config)
+    record = text_models.saved_run(config.evaluate)
+    saved = saved_settings(config.evaluate, record)
+    settings, _ = resolve(how(config, saved))
+    model = text_models.open_masked_lm(config.evaluate)
+    documents, what, notes = documents_for(
+        config, saved, record, model.tokenizer
+    )
+    for note in notes:
+        print(f"note: {note}")
+    batches = mlm_text.held_out_batches(
+        documents,
+        model.tokenizer,
+        model.backbone.sequence_length,
+        settings,
+        config.seed,
+    )
+    model.compile()
+    scores = model.evaluate(batches, verbose=0, return_dict=True)
+    results = {
+        "perplexity": scores["perplexity"],
+        "accuracy": scores["accuracy"],
+        "mask_rate": settings.mask_rate,
+        "vocabulary_size": model.tokenizer.vocabulary_size,
+        "rows": batches.num_rows,
+    }
+    results |= unigram(config.evaluate, batches, model.tokenizer)
+    rows = runs.counted(results["rows"], "row")
+    runs.show(
+        f"{config.evaluate} on {rows} of {what}",
+        score_rows(results, "perplexity of masked tokens"),
+    )
+    return results
+
+
+def saved_settings(name, record):
+    """The settings of the run that is measured, or `None` if there is none.
+
+    Raises:
+        ValueError: If it is a run of another recipe.
+    """
+    if record is None:
+        return None
+    recipe = runs.recipe_of(record)
+    if recipe != "mlm":
+        raise ValueError(
+            f"{name} is a run of recipes.{recipe}, and no masked language "
+            "model was trained there. Measure it with: python -m "
+            f"recipes.{recipe} --evaluate {name}"
+        )
+    return from_record(record)
+
+
+def how(config, saved):
+    """The settings by which it is masked: those given, the run's, defaults."""
+    if saved is None:
+        return config
+    asked = {
+        name: getattr(config.training, name)
+        for name in ("mask_rate", "whole_words", "batch_size")
+        if getattr(config.training, name) is not None
+    }
+    return dataclasses.replace(
+        saved, training=dataclasses.replace(saved.training, **asked)
+    )
+
+
+def documents_for(config, saved, record, tokenizer):
+    """What is measured: `(documents, what it is in words, notes)`.
+
+    Held-out text of the run is cut as it was then, so that nothing that was
+    trained on is measured. What is asked for wins over what the run had.
+    """
+    if saved is None and config.text.data is None:
+        raise ValueError(
+            "Nothing says which text this model was trained on: name one to "
+            f"measure it on with --data. Received: --evaluate {config.evaluate}"
+        )
+    if saved is None:
+        return other_text(config, None)
+    was = mlm_text.filled(saved.text)
+    if config.text.data not in (None, was.data):
+        return other_text(config, saved)
+    asked = checks.given(config.text)
+    text = mlm_text.filled(dataclasses.replace(was, **asked))
+    split = mlm_text.load(text, saved.seed, ", the text of the run")
+    what = f"held-out text of {text.data}"
+    notes = list(split.notes)
+    if text != was:
+        notes += seen(split.validation, saved)
+    elif record["results"].get("data_digest") != mlm_text.data_digest(
+        split, tokenizer
+    ):
+        notes.append(
+            "the text is not what it was when the model was trained: it may "
+            "have seen some of what is measured"
+        )
+    return split.validation, what, notes
+
+
+def other_text(config, saved):
+    """The same for text that is not the run's: all of it, unless asked."""
+    text = config.text
+    if text.validation_fraction is None:
+        documents, notes = mlm_text.load_whole(text)
+        what = text.data
+    else:
+        split = mlm_text.load(text, config.seed)
+        documents, notes = split.validation, split.notes
+        what = f"held-out text of {text.data}"
+    return documents, what, [*notes, *seen(documents, saved)]
+
+
+def seen(documents, saved):
+    """Notes on how much of what is measured was trained on."""
+    unknown = (
+        "the text that the model was trained on is not there to compare with: "
+        "it may have seen some of what is measured"
+    )
+    if saved is None:
+        return [unknown]
+    try:
+        trained = mlm_text.load(saved.text, saved.seed).train
+    except (ValueError, OSError, ImportError):
+        return [unknown]
+    share = mlm_text.share_seen(documents, trained)
+    if not share:
+        return []
+    return [
+        f"{share:.1%} of the longer sentences that are measured stand in the "
+        "text that the model was trained on"
+    ]
+
+
+def unigram(name, batches, tokenizer):
+    """What frequencies in the training text alone score, if known."""
+    path = text_models.run_folder(name) / COUNTS_FILE
+    if not path.is_file():
+        return {}
+    counts = np.load(path)
+    if len(counts) != tokenizer.vocabulary_size:
+        return {}
+    found = mlm_text.unigram_perplexity(batches, counts, tokenizer.special_ids)
+    return {"unigram_perplexity": found}
+
+
+def score_rows(results, title):
+    """What was measured, as the rows of a table."""
+    rows = {title: f"{results['perplexity']:.2f}"}
+    if "unigram_perplexity" in results:
+        rows["the same by the frequencies of tokens alone"] = (
+            f"{results['unigram_perplexity']:.2f}"
+        )
+    if "vocabulary_size" in results:
+        rows["the same by guessing among all tokens"] = (
+            f"{results['vocabulary_size']:,}, the vocabulary"
+        )
+    rows["masked tokens found"] = f"{results['accuracy']:.4f}"
+    if "mask_rate" in results:
+        rows["masked tokens"] = (
+            f"{100 * results['mask_rate']:g}% of all; of these, 80% are "
+            "<mask>, 10% another token, 10% as they were"
+        )
+    return rows
+
+
+def fill(config):
+    """Says which tokens the masks in texts may stand for."""
+    if config.model.from_ is None:
+        raise ValueError("Say which model shall fill it in: --from runs/mlm")
+    checks.refuse_others(config, "fill", FILL)
+    if not config.fill:
+        raise ValueError(
+            "There are no texts with a <mask> in them. "
+            "Received: --fill without any"
+        )
+    model = text_models.open_masked_lm(config.model.from_)
+    answers = []
+    for text in config.fill:
+        found = model.fill_mask(text)
+        answers.append(found)
+        masks = found if isinstance(found[0], list) else [found]
+        for i, candidates in enumerate(masks, 1):
+            title = text if len(masks) == 1 else f"{text} (mask {i})"
+            runs.show(
+                title, {c.token: f"{c.probability:.1%}" for c in candidates}
+            )
+    return answers

@@ -1,0 +1,195 @@
+"""Causal language models from text to answers, in small."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from mlp_mixers.analysis import count_flops
+from mlp_mixers.data import MultipleChoice
+from mlp_mixers.models import SMLPCausalLM
+from recipes import causal_lm
+from recipes import causal_lm_models
+from recipes import causal_lm_use
+from recipes.causal_lm_settings import Config
+from recipes.causal_lm_settings import Model
+from recipes.causal_lm_settings import Training
+from recipes.mlm_settings import Text
+
+SIZES = {
+    "vocabulary_size": 300,
+    "sequence_length": 32,
+    "hidden_dim": 16,
+    "num_layers": 3,
+    "num_sparse_blocks": 1,
+    "num_experts": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "animals.txt"
+    rng = np.random.default_rng(0)
+    animals = ["cat", "dog", "bird", "mouse"]
+    lines = [
+        f"The {rng.choice(animals)} sees the {rng.choice(animals)} and runs."
+        for _ in range(160)
+    ]
+    path.write_text("\n\n".join(lines))
+    return path
+
+
+def settings(text, out, *models, epochs=2, **others):
+    return Config(
+        model=Model(
+            models=models or ("smlp",),
+            sequence_length=16,
+            num_layers=2,
+            num_experts=2,
+            hidden_dim=8,
+            intermediate_dim=64,
+        ),
+        text=Text(f"text:{text}", vocabulary_size=280),
+        training=Training(epochs=epochs, batch_size=8),
+        out=out,
+        **others,
+    )
+
+
+@pytest.mark.parametrize("variant", causal_lm_models.VARIANTS)
+def test_all_cost_as_much_as_the_gmlp(variant):
+    dense = causal_lm_models.build("gmlp", SIZES, 256, "gmlp")
+    other = causal_lm_models.build(variant, SIZES, 256, "gmlp")
+    expected = count_flops(dense).macs
+    np.testing.assert_allclose(count_flops(other).macs, expected, rtol=0.02)
+    wide = causal_lm_models.build(variant, SIZES, 256)
+    assert wide.intermediate_dim == 256
+
+
+def test_what_cannot_be_as_cheap():
+    with pytest.raises(ValueError, match="A switch with these sizes costs"):
+        causal_lm_models.build("switch", SIZES, 8, "gmlp")
+
+
+def test_from_text_to_answers(text, tmp_path, capsys):
+    out = tmp_path / "run"
+    results = causal_lm.main(settings(text, out, "smlp", "hash"))
+    assert set(results["models"]) == {"smlp", "hash"}
+    for name, scores in results["models"].items():
+        place = out / name
+        for file in ("history.json", "learning_curves.png", "expert_load.png"):
+            assert (place / file).is_file()
+        assert scores["perplexity"] < 280
+        for load in scores["load"].values():
+            np.testing.assert_allclose(sum(load), 1)
+        history = json.loads((place / "history.json").read_text())
+        assert len(history["seconds"]) == 2
+        assert any("drop_rate" in key for key in history)
+    assert (out / "comparison.png").is_file()
+    assert not list(out.glob("checkpoint*"))
+    again = causal_lm.main(Config(resume=out))
+    assert again["models"] == results["models"]
+    model = str(out / "smlp")
+    (written,) = causal_lm.main(
+        Config(model=Model(from_=model), generate=("The cat",), max_length=9)
+    )
+    assert written.startswith("The cat")
+    questions = tmp_path / "animals.jsonl"
+    record = {
+        "prompt": "The cat sees",
+        "choices": ["the dog", "zq zq zq"],
+        "label": 0,
+    }
+    questions.write_text(json.dumps(record))
+    found = causal_lm.main(
+        Config(model=Model(from_=model), zero_shot=(str(questions),))
+    )
+    assert found["animals"]["accuracy"] == 1
+    assert "comparison" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("epoch", [pytest.param(1, marks=pytest.mark.slow), 3])
+def test_an_interrupted_comparison_goes_on(text, tmp_path, monkeypatch, epoch):
+    whole = causal_lm.main(settings(text, tmp_path / "whole", "gmlp", "smlp"))
+    calls = []
+    saved = causal_lm.TrainingCheckpoint.on_epoch_end
+
+    def interrupting(self, number, logs=None):
+        saved(self, number, logs)
+        calls.append(number)
+        if len(calls) == epoch:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(
+        causal_lm.TrainingCheckpoint, "on_epoch_end", interrupting
+    )
+    out = tmp_path / "part"
+    with pytest.raises(KeyboardInterrupt, match="Go on with"):
+        causal_lm.main(settings(text, out, "gmlp", "smlp"))
+    monkeypatch.undo()
+    results = causal_lm.main(Config(resume=out))
+    for name, scores in whole["models"].items():
+        for key in ("perplexity", "accuracy", "load"):
+            assert results["models"][name][key] == scores[key], (name, key)
+
+
+def test_a_single_model_lies_in_the_folder_itself(text, tmp_path):
+    out = tmp_path / "run"
+    config = settings(text, out, "smlp-partial", epochs=1)
+    results = causal_lm.main(config)
+    scores = results["models"]["smlp-partial"]
+    assert scores["first_predicted"] == 2  # of ⌊0.2 · 16⌋ = 3 tokens
+    assert (out / "preset").is_dir()
+    assert not (out / "comparison.png").exists()
+
+
+def test_choices_are_the_largest_sums(text, tmp_path):
+    config = settings(text, tmp_path / "run", "gmlp", epochs=1)
+    causal_lm.main(config)
+    model = SMLPCausalLM.from_preset(tmp_path / "run" / "preset")
+    long = "The cat sees the dog and runs. " * 9
+    options = [
+        [("The dog", "sees the cat."), ("The dog", "qq")],
+        [("A", "x"), ("A", "the bird"), ("A", "and")],
+        [(long, "runs."), (long, "and the mouse.")],
+    ]
+    labels = np.array([0, -1, 1], "int32")
+    task = MultipleChoice("made", options, labels, ["a", "b", "c"])
+    found = causal_lm_use.choose(model, task)
+    assert found["cut"] == 1
+    for answer, pairs in zip(found["answers"][:2], options):
+        sums = model.score(*map(list, zip(*pairs)))["log_probability"]
+        assert answer == sums.argmax()
+    right = [found["answers"][0] == 0, found["answers"][2] == 1]
+    assert found["accuracy"] == np.mean(right)
+    assert found["chance"] == 0.5
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"models": ()}, "Name a model"),
+        ({"models": ("smlp", "smlp")}, "named twice"),
+        ({"num_sparse_blocks": 9}, "more sparse blocks"),
+        ({"num_experts": 0}, "num_experts"),
+        ({"from_": "runs/x"}, "--generate or --zero-shot"),
+    ],
+)
+def test_settings(text, tmp_path, changes, message):
+    config = settings(text, tmp_path / "run")
+    config.model = dataclasses.replace(config.model, **changes)
+    with pytest.raises(ValueError, match=message):
+        causal_lm.main(config)
+    assert not (tmp_path / "run").exists()
+
+
+def test_questions_without_a_model():
+    with pytest.raises(ValueError, match="which model"):
+        causal_lm.main(Config(generate=("a",)))
+    with pytest.raises(ValueError, match="no text to continue"):
+        causal_lm.main(Config(generate=()))
+    with pytest.raises(ValueError, match="trains nothing"):
+        causal_lm.main(
+            Config(training=Training(epochs=3), zero_shot=("x.jsonl",))
+        )
