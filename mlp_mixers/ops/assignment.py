@@ -3,9 +3,13 @@
 Letters: g groups, m tokens of a group, E experts, R real tokens of a group.
 """
 
+import functools
+
+import keras
 from keras import ops
 
 from mlp_mixers.arguments import positive_integer
+from mlp_mixers.ops.compiled import compiled
 from mlp_mixers.ops.masking import check_padding_mask
 
 # Temperatures of the first and of the last round, and the width of the
@@ -94,6 +98,24 @@ def balanced_assignment(scores, mask=None, iterations=50):
         real = ops.cast(mask, "bool")
     if scores.shape[-1] == 1:  # Keras warns of a softmax over one.
         return ops.where(real, 0, ops.ones_like(real, dtype="int32"))
+    return _solver(iterations)(scores, real)
+
+
+@functools.cache
+def _solver(iterations):
+    """The algorithm, compiled where calling it loose would compile it anew.
+
+    On JAX every loop outside of a compiled function is compiled when it is
+    met, each time: seconds a call.
+    """
+    solve = functools.partial(_solve, iterations=iterations)
+    if keras.backend.backend() == "jax":
+        return compiled(solve, [])
+    return solve
+
+
+def _solve(scores, real, iterations):
+    """int32 (g, m) from stopped scores (g, m, E) and booleans (g, m)."""
     tokens = ops.sum(ops.cast(real, "int32"), axis=1, keepdims=True)  # (g, 1)
     utilities, prices = _utilities(scores, real, tokens)
     dithered = utilities + _dither(real, scores.shape[-1])
