@@ -17,18 +17,12 @@ one step each, on the same number of cores:
 The output is the table of `docs/benchmarks.md`. Float32, CPU, Linux only.
 """
 
-import argparse
-import os
 import statistics
-import tempfile
 
 from benchmarks import experts_worker
-from benchmarks.protocol import print_environment
-from benchmarks.protocol import quiet_or_exit
-from benchmarks.protocol import take_turns
+from benchmarks import questions
+from benchmarks.questions import TITLES
 
-BACKENDS = ("torch", "tensorflow", "jax")
-TITLES = {"torch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX"}
 QUESTIONS = {
     "growth": (
         *(f"switch-{e}-forward" for e in (4, 16, 64)),
@@ -44,47 +38,16 @@ QUESTIONS = {
 
 
 def main():
-    arguments = parse()
-    before, busy = quiet_or_exit(arguments.anyway)
-    results = {}
-    with tempfile.TemporaryDirectory() as logs:
-        for question in arguments.questions:
-            for backend in arguments.backends:
-                results[question, backend] = take_turns(
-                    "benchmarks.experts_worker",
-                    QUESTIONS[question],
-                    backend,
-                    arguments.threads,
-                    arguments.repeats,
-                    logs,
-                )
-    print_environment("experts", arguments, results.values(), before, busy)
+    arguments = questions.parse(__doc__, QUESTIONS, repeats=15)
     tables = {
         "growth": print_growth,
         "inference": print_inference,
         "assignment": print_assignment,
         "writing": print_writing,
     }
-    for question in arguments.questions:
-        tables[question](
-            {b: medians(r) for (q, b), r in results.items() if q == question}
-        )
-
-
-def parse():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument(
-        "--backends", nargs="*", choices=BACKENDS, default=BACKENDS
-    )
-    parser.add_argument(
-        "--questions", nargs="*", choices=QUESTIONS, default=tuple(QUESTIONS)
-    )
-    parser.add_argument(
-        "--anyway", action="store_true", help="measure on a busy machine too"
-    )
-    return parser.parse_args()
+    results = questions.ask("experts", QUESTIONS, arguments)
+    for question, found in results.items():
+        tables[question]({b: medians(sides) for b, sides in found.items()})
 
 
 def medians(sides):

@@ -17,18 +17,12 @@ one step each, on the same number of cores:
 The output is the table of `docs/benchmarks.md`. Float32, CPU, Linux only.
 """
 
-import argparse
-import os
 import statistics
-import tempfile
 
 from benchmarks import language_worker
-from benchmarks.protocol import print_environment
-from benchmarks.protocol import quiet_or_exit
-from benchmarks.protocol import take_turns
+from benchmarks import questions
+from benchmarks.questions import TITLES
 
-BACKENDS = ("torch", "tensorflow", "jax")
-TITLES = {"torch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX"}
 QUESTIONS = {
     "head": ("masked-head", "full-head"),
     "toeplitz": (
@@ -41,50 +35,18 @@ QUESTIONS = {
 
 
 def main():
-    arguments = parse()
-    before, busy = quiet_or_exit(arguments.anyway)
-    results = {}
-    with tempfile.TemporaryDirectory() as logs:
-        for question in arguments.questions:
-            for backend in arguments.backends:
-                if question == "input" and ("input", "any") in results:
-                    continue  # no backend has a part in it
-                key = "any" if question == "input" else backend
-                results[question, key] = take_turns(
-                    "benchmarks.language_worker",
-                    QUESTIONS[question],
-                    backend,
-                    arguments.threads,
-                    arguments.repeats,
-                    logs,
-                )
-    print_environment("language", arguments, results.values(), before, busy)
+    arguments = questions.parse(__doc__, QUESTIONS, repeats=9)
     tables = {
         "head": print_head,
         "toeplitz": print_toeplitz,
         "bert": print_bert,
         "input": print_input,
     }
-    for question in arguments.questions:
-        tables[question](
-            {b: r for (q, b), r in results.items() if q == question}, results
-        )
-
-
-def parse():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument(
-        "--backends", nargs="*", choices=BACKENDS, default=BACKENDS
+    results = questions.ask(
+        "language", QUESTIONS, arguments, without_backend=("input",)
     )
-    parser.add_argument(
-        "--questions", nargs="*", choices=QUESTIONS, default=tuple(QUESTIONS)
-    )
-    parser.add_argument(
-        "--anyway", action="store_true", help="measure on a busy machine too"
-    )
-    return parser.parse_args()
+    for question, found in results.items():
+        tables[question](found, results)
 
 
 def median(result):
@@ -165,8 +127,7 @@ def print_input(results, everything):
     rows = 64 * language_worker.BATCH / median(results["any"]["masking"])
     rates = {
         backend: language_worker.BATCH / median(sides["amlp"])
-        for (question, backend), sides in everything.items()
-        if question == "bert"
+        for backend, sides in everything.get("bert", {}).items()
     }
     fastest = max(rates.values(), default=None)
     print("| input | rows masked/s | tokens/s | times what the model takes |")

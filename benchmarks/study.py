@@ -17,6 +17,7 @@ import multiprocessing
 import os
 import pathlib
 import statistics
+import threading
 import time
 from collections.abc import Callable
 
@@ -111,7 +112,10 @@ def _at_the_same_time(train, keys, jobs):
     for name in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"):
         os.environ.setdefault(name, threads)  # the processes inherit it
     pool = concurrent.futures.ProcessPoolExecutor(
-        jobs, multiprocessing.get_context("spawn"), max_tasks_per_child=1
+        jobs,
+        multiprocessing.get_context("spawn"),
+        initializer=_end_with_parent,
+        max_tasks_per_child=1,
     )
     with pool:
         runs_of = {pool.submit(train, *key): key for key in keys}
@@ -120,6 +124,20 @@ def _at_the_same_time(train, keys, jobs):
                 yield runs_of[run], run.result()
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _end_with_parent():
+    """Ends this process as soon as the one that started it has ended.
+
+    A study that is killed cannot say so to its processes, which would train
+    on and then wait for ever.
+    """
+
+    def wait():
+        multiprocessing.parent_process().join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def read(path, settings):

@@ -23,6 +23,7 @@ import time
 import mlp_mixers  # noqa: F401 - first, so that it can choose a backend
 
 import keras  # isort: skip
+import numpy as np
 
 from mlp_mixers import analysis
 from mlp_mixers import data
@@ -32,77 +33,36 @@ from mlp_mixers.training import TrainingCheckpoint
 from recipes import causal_lm_models
 from recipes import causal_lm_pictures
 from recipes import causal_lm_use
-from recipes import checks
 from recipes import command
 from recipes import fitting
-from recipes import mlm_models
-from recipes import mlm_text
 from recipes import runs
+from recipes import text_baseline
+from recipes import text_corpus
 from recipes import text_models
+from recipes import text_pictures
 from recipes.causal_lm_settings import Config
 from recipes.causal_lm_settings import Training
 from recipes.causal_lm_settings import check
-from recipes.causal_lm_settings import from_record
 from recipes.causal_lm_settings import resolve
 from recipes.causal_lm_settings import sizes_of
+from recipes.recipe import Recipe
 
-RESULT_KEYS = ("models", "seconds")
 SCORE_KEYS = ("perplexity", "accuracy", "epochs", "seconds")
 # Batches of held-out text by which the load of experts is measured.
 LOAD_BATCHES = 8
 
 
 def main(config):
-    """Does what the settings ask for: train, go on, write or choose.
-
-    Args:
-        config: A `Config`.
+    """Trains, goes on, writes or chooses, as a `Config` asks.
 
     Returns:
         Dictionary of results, as in `results.json`; for `generate`, a list of
         texts; for `zero_shot`, a dictionary from tasks to scores.
 
     Raises:
-        ValueError: If a setting is out of range, text or model cannot be had.
-        FloatingPointError: If the loss becomes NaN or infinite.
-        KeyboardInterrupt: If it is interrupted, with how to go on.
+        As `Recipe.main`.
     """
-    if config.generate is not None:
-        return causal_lm_use.generate(config)
-    if config.zero_shot is not None:
-        return causal_lm_use.zero_shot(config)
-    if config.resume is not None:
-        return resume(config)
-    return start(config)
-
-
-def start(config):
-    """A new run in a new folder."""
-    prepared = prepare(config)
-    folder = runs.new_folder(config.out)
-    runs.record(
-        folder,
-        "config.json",
-        {**dataclasses.asdict(config), "identity": prepared.identity},
-    )
-    return run(folder, config, prepared)
-
-
-def resume(config):
-    """The rest of an interrupted run, in its folder, with its settings."""
-    folder, record, results = command.run_to_resume(
-        config,
-        dataclasses.replace(config, resume=None) == Config(),
-        RESULT_KEYS,
-        "causal_lm",
-    )
-    if results is not None:
-        report(folder, results)
-        return results
-    config = from_record(record)
-    prepared = prepare(config)
-    command.check_identity(folder, record, prepared.identity)
-    return run(folder, config, prepared)
+    return RECIPE.main(config)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +74,9 @@ class Prepared:
         text: A `TextSplit`.
         tokenizer: A `Tokenizer`.
         sizes: Sizes of all backbones.
+        built: Dictionary from models to the arguments of their backbones.
         stream: `TextStream` to train on.
+        counts: How often every token stands in it.
         validation: `CausalLMBatches` of held-out text.
         epochs: Of a training.
         steps: In an epoch.
@@ -125,7 +87,9 @@ class Prepared:
     text: data.TextSplit
     tokenizer: data.Tokenizer
     sizes: dict
+    built: dict
     stream: data.TextStream
+    counts: np.ndarray
     validation: data.CausalLMBatches
     epochs: int
     steps: int
@@ -140,40 +104,38 @@ def prepare(config):
     """
     check(config)
     settings = resolve(config.training)
-    text = mlm_text.load(config.text, config.seed)
-    tokenizer = mlm_models.tokenizer_for(config, text.train, None)
+    text = text_corpus.load(config.text, config.seed)
+    tokenizer = text_models.tokenizer_for(config.text, text.train)
     sizes = {
         "vocabulary_size": tokenizer.vocabulary_size,
         **sizes_of(config.model),
     }
     length = config.model.sequence_length
     stream = data.stream_documents(text.train, tokenizer, length)
-    if stream.rows < settings.batch_size:
-        raise ValueError(
-            f"The text fills {runs.counted(stream.rows, 'row')} of {length} "
-            "tokens, fewer than a batch: take more text, shorter rows or a "
-            f"smaller batch. Received: batch_size={settings.batch_size}"
-        )
+    text_corpus.check_rows(stream.rows, length, settings.batch_size)
     steps = stream.rows // settings.batch_size
-    for variant in config.model.models:
-        build(config, variant, sizes)  # once for all that can be wrong
+    built = {  # once for all that can be wrong
+        variant: build(config, variant, sizes).get_config()
+        for variant in config.model.models
+    }
     return Prepared(
         settings=settings,
         text=text,
         tokenizer=tokenizer,
         sizes=sizes,
+        built=built,
         stream=stream,
+        counts=text_baseline.token_counts(
+            stream.token_ids[:, 1:], tokenizer.vocabulary_size
+        ),
         validation=data.CausalLMBatches(
             data.stream_documents(text.validation, tokenizer, length),
             tokenizer.pad_id,
             settings.batch_size,
         ),
-        epochs=settings.epochs or -(-settings.steps // steps),
+        epochs=fitting.epochs_of(settings, steps),
         steps=steps,
-        identity={
-            "text": mlm_text.digest([*text.train, "", *text.validation]),
-            "tokenizer": tokenizer.digest,
-        },
+        identity=text_corpus.identity(text, tokenizer),
     )
 
 
@@ -191,8 +153,7 @@ def run(folder, config, prepared):
         f"text: {prepared.stream}, Keras {keras.__version__} on "
         f"{keras.backend.backend()}"
     )
-    for note in prepared.text.notes:
-        print(f"note: {note}")
+    runs.show_notes(prepared.text.notes)
     scores = {}
     for variant in config.model.models:
         place = place_of(folder, variant, config)
@@ -204,6 +165,7 @@ def run(folder, config, prepared):
     with command.room_for(folder, "causal_lm"):
         results = {
             "models": scores,
+            "unigram_perplexity": unigram_perplexity(prepared),
             "seconds": sum(s["seconds"] for s in scores.values()),
             "seed": config.seed,
             "vocabulary_size": prepared.tokenizer.vocabulary_size,
@@ -226,6 +188,14 @@ def run(folder, config, prepared):
         runs.record(folder, "results.json", results)
     report(folder, results)
     return results
+
+
+def unigram_perplexity(prepared, first=0):
+    """What frequencies score on held-out text, from a place in a row on."""
+    never = prepared.tokenizer.pad_id, prepared.tokenizer.mask_id
+    return text_baseline.unigram_perplexity(
+        prepared.validation, prepared.counts, never, first
+    )
 
 
 def place_of(folder, variant, config):
@@ -252,14 +222,15 @@ def train(folder, place, config, prepared, variant):
         f"{variant}: width {width}, {model.count_params():,} parameters, "
         f"{macs / 1e6:.1f} million multiply-adds a row"
     )
-    settings = checks.flat(config)
-    for name in ("out", "resume", "generate", "zero_shot", "models"):
-        del settings[name]
     checkpoint = TrainingCheckpoint(
         folder / f"checkpoint-{variant}",
         monitor="val_perplexity",
         mode="min",
-        identity={**settings, **prepared.identity, "variant": variant},
+        identity={
+            **RECIPE.settings_of_training(config),
+            **prepared.identity,
+            "variant": variant,
+        },
     )
     fitting.fit(
         model,
@@ -276,10 +247,9 @@ def train(folder, place, config, prepared, variant):
         "causal_lm",
         before=[RoutingMetrics(), EpochSeconds()],
         part=variant,
+        keep=config.keep,
     )
-    if config.keep == "best":
-        checkpoint.load_best(model)
-    history, best = checkpoint.history, fitting.best_of(checkpoint)
+    history = checkpoint.history
     scores = model.evaluate(prepared.validation, verbose=0, return_dict=True)
     scores = {
         "perplexity": scores["perplexity"],
@@ -288,8 +258,8 @@ def train(folder, place, config, prepared, variant):
         "intermediate_dim": width,
         "parameters": model.count_params(),
         "macs": macs,
-        "epochs": len(history["loss"]),
-        "best_epoch": best and best[0],
+        "epochs": checkpoint.epochs_done,
+        "best_epoch": checkpoint.best_epoch,
         "seconds": sum(history["seconds"]),
     }
     with command.room_for(folder, "causal_lm"):
@@ -304,8 +274,11 @@ def save(place, model, history, prepared):
     """Writes a model, its numbers and its pictures; returns its loads."""
     model.save_to_preset(place / text_models.PRESET_FOLDER)
     runs.record(place, "history.json", history)
-    shown = {k: v for k, v in history.items() if k != "seconds"}
-    analysis.plot_history(shown, path=place / "learning_curves.png")
+    text_pictures.draw_history(
+        {k: v for k, v in history.items() if k != "seconds"},
+        place / "learning_curves.png",
+        unigram=unigram_perplexity(prepared, model.first_predicted),
+    )
     if not model.backbone.num_sparse_blocks:
         return None
     count = min(LOAD_BATCHES, len(prepared.validation))
@@ -352,6 +325,11 @@ def report(folder, results):
         ),
         rows,
     )
+    if "unigram_perplexity" in results:  # not of an older version
+        print(
+            "by the frequencies of tokens alone, the perplexity is "
+            f"{results['unigram_perplexity']:.2f}"
+        )
     if any(s["first_predicted"] for s in results["models"].values()):
         print(
             "* of the later tokens of a row only, which are easier: compare "
@@ -360,6 +338,21 @@ def report(folder, results):
     if "smlp-leaky" in results["models"]:
         print("smlp-leaky sees what it predicts: its perplexity means nothing")
     print(f"everything lies in {folder}")
+
+
+RECIPE = Recipe(
+    name="causal_lm",
+    config_class=Config,
+    prepare=prepare,
+    run=run,
+    report=report,
+    result_keys=("models", "seconds"),
+    instead={
+        "generate": causal_lm_use.generate,
+        "zero_shot": causal_lm_use.zero_shot,
+    },
+    apart=("models",),  # each is trained by itself
+)
 
 
 def cli():

@@ -13,9 +13,10 @@ import tyro
 
 from recipes.checks import check_ranges
 from recipes.checks import check_seeds
-from recipes.checks import check_types
-from recipes.checks import filled_in
-from recipes.mlm_settings import Text
+from recipes.text_settings import Text
+from recipes.text_settings import TextTraining
+from recipes.text_settings import check_tokenizer
+from recipes.text_settings import resolved
 
 Variant = Literal[
     "gmlp",
@@ -76,27 +77,11 @@ OTHERS = ("models", "from_", "equal", "intermediate_dim")
 
 
 @dataclasses.dataclass
-class Training:
+class Training(TextTraining):
     """How to train (None: what the recipe says)."""
 
     recipe: Literal["small"] = "small"
     """small: a CPU in minutes. The paper's settings are not known."""
-    epochs: int | None = None
-    """Passes over the text."""
-    steps: int | None = None
-    """Steps instead of --epochs, up to whole epochs."""
-    batch_size: int | None = None
-    """Rows in a step."""
-    learning_rate: float | None = None
-    """Highest learning rate: linear warm-up, then linear decay to zero."""
-    warmup_fraction: float | None = None
-    """Part of the training that warms up."""
-    weight_decay: float | None = None
-    """Of AdamW; biases and normalisations are spared."""
-    epsilon: float | None = None
-    """Of AdamW."""
-    clip_norm: float | None = None
-    """Largest global norm of the gradients; 0 for no limit."""
 
 
 RECIPES = {
@@ -169,7 +154,7 @@ def check(config):
         not_negative=("num_sparse_blocks",),
         below_one=("dropout_rate",),
     )
-    check_ranges(config.text, positive=("vocabulary_size",))
+    check_tokenizer(config.text)
     if not model.models:
         raise ValueError("Name a model to train: --models smlp")
     if len(set(model.models)) < len(model.models):
@@ -196,40 +181,4 @@ def resolve(training):
     Raises:
         ValueError: If a setting is out of range.
     """
-    resolved = Training(**filled_in(training, RECIPES))
-    check_ranges(
-        resolved,
-        positive=("epochs", "steps", "batch_size", "learning_rate", "epsilon"),
-        not_negative=("weight_decay", "clip_norm"),
-        below_one=("warmup_fraction",),
-    )
-    return resolved
-
-
-def from_record(record):
-    """The `Config` that a run's `config.json` was written from.
-
-    Raises:
-        ValueError: If it was written by another version of the recipe.
-    """
-    try:
-        text, model = dict(record["text"]), dict(record["model"])
-        if text["tokenizer"] is not None:
-            text["tokenizer"] = pathlib.Path(text["tokenizer"])
-        model["models"] = tuple(model["models"])  # JSON has no tuples
-        config = Config(
-            model=Model(**model),
-            text=Text(**text),
-            training=Training(**record["training"]),
-            seed=record["seed"],
-            keep=record["keep"],
-            out=pathlib.Path(record["out"]),
-        )
-        for settings in (config.model, config.text, config.training):
-            check_types(settings)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
-            "The run's config.json is not of this version of the recipe: "
-            f"{error}"
-        ) from error
-    return config
+    return resolved(training, RECIPES)

@@ -1,8 +1,6 @@
 """Settings filled in, held in range and in place, said in one wording."""
 
 import dataclasses
-import types
-import typing
 
 # NumPy's and Keras's generators take seeds below this.
 SEEDS = 2**32
@@ -120,32 +118,3 @@ def check_seeds(seed, count=1):
             f"Seeds are integers from 0 to {SEEDS - 1}{last}. "
             f"Received: seed={seed}"
         )
-
-
-def check_types(settings):
-    """Raises a TypeError unless every setting is of the type it says.
-
-    For settings that were read from a file; a command line is checked when it
-    is read.
-    """
-    for name, hint in typing.get_type_hints(type(settings)).items():
-        value = getattr(settings, name)
-        if dataclasses.is_dataclass(hint):
-            check_types(value)
-        elif not _is_of(value, hint):
-            raise TypeError(f"{name}={value!r}")
-
-
-def _is_of(value, hint):
-    """Whether a value is of a type, as far as settings have types."""
-    origin, inside = typing.get_origin(hint), typing.get_args(hint)
-    if origin is typing.Literal:
-        return value in inside
-    if origin in (typing.Union, types.UnionType):
-        return any(_is_of(value, one) for one in inside)
-    if origin is tuple:
-        is_tuple = isinstance(value, tuple)
-        return is_tuple and all(_is_of(one, inside[0]) for one in value)
-    if isinstance(value, bool):
-        return hint is bool
-    return isinstance(value, (int, float) if hint is float else hint)

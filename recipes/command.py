@@ -1,9 +1,8 @@
-"""The command line of every recipe, and the folder that it goes on with."""
+"""The command line of every recipe, and what it says of a full disk."""
 
 import contextlib
 import dataclasses
 import errno
-import pathlib
 import sys
 import types
 import typing
@@ -11,7 +10,6 @@ from typing import Annotated
 
 import tyro
 
-from recipes import runs
 from recipes.checks import dashed
 
 # What h5py says in words, and the system by number.
@@ -73,67 +71,6 @@ def _flags(config_class):
             yield from _flags(hint)
         elif set(typing.get_args(hint)) == {bool, types.NoneType}:
             yield dashed(name)
-
-
-def run_to_resume(config, is_alone, result_keys, recipe):
-    """The folder of an interrupted run, and what it has recorded.
-
-    Args:
-        config: A configuration whose `resume` is set.
-        is_alone: Whether nothing else was asked for.
-        result_keys: Names that its `results.json` must have.
-        recipe: Name of the recipe.
-
-    Returns:
-        `(folder, config.json's content, results.json's content or None)`.
-
-    Raises:
-        ValueError: If the folder holds no run, or one of another recipe, or
-            other settings are given.
-    """
-    folder = pathlib.Path(config.resume).expanduser()
-    if not is_alone:
-        raise ValueError(
-            "A run goes on with its own settings: give --resume alone. "
-            "(For other settings, start a new run, with --from if you like.)"
-        )
-    if not (folder / "config.json").is_file():
-        raise ValueError(
-            "There is no run to go on with in this folder: it has no "
-            f"config.json. Received: --resume {folder}"
-        )
-    record = runs.read(folder / "config.json")
-    other = runs.recipe_of(record)
-    if other not in (None, recipe):
-        raise ValueError(
-            f"The run in {folder} is one of recipes.{other}. Go on with: "
-            f"python -m recipes.{other} --resume {folder}"
-        )
-    results = None
-    if (folder / "results.json").exists():
-        print(f"The run in {folder} has finished.")
-        results = runs.read(folder / "results.json", result_keys)
-    return folder, record, results
-
-
-def check_identity(folder, record, identity):
-    """Raises a ValueError if what must not change is not what it was.
-
-    Args:
-        folder: Of the run.
-        record: What its `config.json` says.
-        identity: Dictionary of what there is now, in words and digests.
-    """
-    saved = record.get("identity")
-    if not isinstance(saved, dict):  # of an older version
-        return
-    changed = [k for k, v in identity.items() if saved.get(k) != v]
-    if changed:
-        raise ValueError(
-            f"The run in {folder} began with another "
-            f"{' and another '.join(changed)}. Go on with the same, or start a "
-            "new run."
-        )
 
 
 class FullDisk(OSError):

@@ -22,7 +22,6 @@ history, the learning curves, the configuration and the results, and a folder
 for each seed.
 """
 
-import dataclasses
 import gc
 import shutil
 import time
@@ -32,7 +31,6 @@ import mlp_mixers  # noqa: F401 - first, so that it can choose a backend
 import keras  # isort: skip
 
 from mlp_mixers.training import TrainingCheckpoint
-from recipes import checks
 from recipes import command
 from recipes import finetune_answers
 from recipes import finetune_data
@@ -41,6 +39,7 @@ from recipes import finetune_results
 from recipes import finetune_use
 from recipes import fitting
 from recipes import runs
+from recipes import text_models
 from recipes.finetune_data import TaskBatches
 from recipes.finetune_prepare import build
 from recipes.finetune_prepare import origin_in_words
@@ -49,21 +48,13 @@ from recipes.finetune_results import WEIGHTS_FILE
 from recipes.finetune_results import report
 from recipes.finetune_results import seed_folder
 from recipes.finetune_settings import Config
-from recipes.finetune_settings import from_record
+from recipes.recipe import Recipe
 
-RESULT_KEYS = ("metric", "parts", "saved_seed", "epochs", "seconds", "notes")
 SEED_KEYS = ("seed", "scores", "null_threshold", "epochs", "seconds")
-# What changes nothing in a training.
-OTHER_SETTINGS = (
-    *("out", "resume", "evaluate", "predict", "predict_pair", "predict_file"),
-)
 
 
 def main(config):
-    """Does what the settings ask for: train, go on, evaluate or predict.
-
-    Args:
-        config: A `Config`.
+    """Trains, goes on, evaluates or predicts, as a `Config` asks.
 
     Returns:
         Dictionary of results, as in `results.json`; for `evaluate`, one from
@@ -72,53 +63,9 @@ def main(config):
         `{"number": ...}` or `{"answer": ..., "score": ...}`.
 
     Raises:
-        ValueError: If a setting is out of range, task or model cannot be had.
-        FloatingPointError: If the loss becomes NaN or infinite.
-        KeyboardInterrupt: If it is interrupted, with how to go on.
+        As `Recipe.main`.
     """
-    if config.predict is not None:
-        return finetune_use.predict(config)
-    if config.predict_file is not None:
-        return finetune_use.predict_file(config)
-    if config.evaluate is not None:
-        return finetune_use.evaluate(config)
-    if config.resume is not None:
-        return resume(config)
-    return start(config)
-
-
-def start(config):
-    """A new run in a new folder."""
-    prepared = prepare(config)
-    folder = runs.new_folder(config.out)
-    # What was asked for, every size that came of it, and what must not change.
-    runs.record(
-        folder,
-        "config.json",
-        {
-            **dataclasses.asdict(config),
-            "built": prepared.origin.config,
-            "identity": prepared.identity,
-        },
-    )
-    return run(folder, config, prepared)
-
-
-def resume(config):
-    """The rest of an interrupted run, in its folder, with its settings."""
-    folder, record, results = command.run_to_resume(
-        config,
-        dataclasses.replace(config, resume=None) == Config(),
-        RESULT_KEYS,
-        "finetune",
-    )
-    if results is not None:
-        report(folder, results)
-        return results
-    config = from_record(record)
-    prepared = prepare(config)
-    command.check_identity(folder, record, prepared.identity)
-    return run(folder, config, prepared)
+    return RECIPE.main(config)
 
 
 def run(folder, config, prepared):
@@ -179,11 +126,7 @@ def introduce(config, prepared):
     """Says what is trained, and on what."""
     task, train = prepared.task, prepared.parts["train"]
     name = finetune_models.task_class(prepared.origin, task.kind).__name__
-    print(
-        f"{name}: {prepared.parameters:,} parameters, "
-        f"{prepared.origin.tokenizer.vocabulary_size:,} tokens in the "
-        f"vocabulary, Keras {keras.__version__} on {keras.backend.backend()}"
-    )
+    text_models.introduce(name, prepared.parameters, prepared.origin.tokenizer)
     classes = f" of {task.num_classes} classes" if task.num_classes else ""
     print(
         f"{task.name}: {finetune_data.in_words(task)}, "
@@ -191,8 +134,7 @@ def introduce(config, prepared):
         f"{runs.counted(train.token_ids.shape[1], 'token')}"
     )
     print(f"start: {origin_in_words(config, prepared)}")
-    for note in prepared.notes:
-        print(f"note: {note}")
+    runs.show_notes(prepared.notes)
 
 
 def checkpoint_folder(folder, seed):
@@ -216,12 +158,11 @@ def run_seed(folder, config, prepared, seed):
     seconds = time.perf_counter() - begin
     own = seed_folder(folder, seed)
     own.mkdir(exist_ok=True)
-    best = fitting.best_of(checkpoint)
     record = {
         "seed": seed,
         **finetune_results.measure(own, prepared, model),
-        "epochs": len(checkpoint.history["loss"]),
-        "best_epoch": best and best[0],
+        "epochs": checkpoint.epochs_done,
+        "best_epoch": checkpoint.best_epoch,
         "seconds": seconds,
     }
     model.compile()  # Keras would save the optimiser's state too
@@ -238,17 +179,17 @@ def train(folder, config, prepared, model, seed):
     Returns:
         The `TrainingCheckpoint`.
     """
-    # Flat, so that a difference is named by itself.
-    settings = checks.flat(config)
-    for name in OTHER_SETTINGS:
-        del settings[name]
     batch_size = prepared.settings.batch_size
     metric = prepared.task.metrics[0]
     checkpoint = TrainingCheckpoint(
         checkpoint_folder(folder, seed),
         monitor=f"val_{metric}",
         mode="max",
-        identity={**settings, **prepared.identity, "seed": seed},
+        identity={
+            **RECIPE.settings_of_training(config),
+            **prepared.identity,
+            "seed": seed,
+        },
     )
     pad_id = prepared.origin.tokenizer.pad_id
     validation = prepared.parts["validation"]
@@ -277,10 +218,27 @@ def train(folder, config, prepared, model, seed):
         "finetune",
         before=scoring,
         part=f"seed {seed}" if prepared.settings.seeds > 1 else "",
+        keep=config.keep,
     )
-    if config.keep == "best":
-        checkpoint.load_best(model)
     return checkpoint
+
+
+RECIPE = Recipe(
+    name="finetune",
+    config_class=Config,
+    prepare=prepare,
+    run=run,
+    report=report,
+    result_keys=(
+        *("metric", "parts", "saved_seed", "epochs", "seconds", "notes"),
+    ),
+    instead={
+        "predict": finetune_use.predict,
+        "predict_file": finetune_use.predict_file,
+        "evaluate": finetune_use.evaluate,
+    },
+    apart=("predict_pair",),
+)
 
 
 def cli():

@@ -52,7 +52,8 @@ def open_origin(config, settings, task, folder):
         tokenizer = text_models.tokenizer_in(folder)
         backbone = Backbone.from_preset(folder, load_weights=False)
         return Origin(folder, type(backbone), backbone.get_config(), tokenizer)
-    tokenizer = tokenizer_for(config.model, task)
+    texts = finetune_data.texts(task)
+    tokenizer = text_models.tokenizer_for(config.model, texts)
     known = {field.name for field in dataclasses.fields(mlm_settings.Model)}
     sizes = {
         name: value
@@ -65,17 +66,6 @@ def open_origin(config, settings, task, folder):
         asked, tokenizer, settings.max_length, None
     ).backbone
     return Origin(None, type(backbone), backbone.get_config(), tokenizer)
-
-
-def tokenizer_for(model, task):
-    """The tokenizer in a file, or one trained on the training texts."""
-    if model.tokenizer is not None:
-        return text_models.load_tokenizer(model.tokenizer)
-    found = finetune_data.texts(task)
-    size = model.vocabulary_size
-    if size is None:
-        size = data.suggested_vocabulary_size(sum(map(len, found)))
-    return data.Tokenizer.train(found, size)
 
 
 def task_class(origin, kind):

@@ -5,6 +5,7 @@ import dataclasses
 from mlp_mixers import data
 from recipes import finetune_data
 from recipes import finetune_models
+from recipes import fitting
 from recipes import text_models
 from recipes.finetune_answers import Labels
 from recipes.finetune_data import TaskBatches
@@ -50,6 +51,10 @@ class Prepared:
     parameters: int
     identity: dict
     notes: list
+
+    @property
+    def built(self):
+        return self.origin.config
 
 
 def prepare(config):
@@ -100,7 +105,7 @@ def prepare(config):
         parts=parts,
         head=head,
         steps=len(batches),
-        epochs=settings.epochs or -(-settings.steps // len(batches)),
+        epochs=fitting.epochs_of(settings, len(batches)),
         parameters=0,
         identity={
             "task": finetune_data.digest(whole),
@@ -196,6 +201,7 @@ def build(prepared):
     sizes = {}
     if task.kind != "span":
         sizes["num_classes"] = task.num_classes or 1
+        sizes["class_names"] = list(task.class_names) or None
     model = finetune_models.task_class(prepared.origin, task.kind)(
         backbone,
         dropout_rate=prepared.settings.head_dropout_rate,

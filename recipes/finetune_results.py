@@ -5,13 +5,13 @@ import shutil
 
 import numpy as np
 
-from mlp_mixers import analysis
 from mlp_mixers.data.task_data import PARTS
 from recipes import finetune_answers
 from recipes import finetune_models
 from recipes import finetune_tables
 from recipes import runs
 from recipes import text_models
+from recipes import text_pictures
 from recipes.finetune_prepare import build
 
 # Weights of a finished seed, until it is known whose model is saved.
@@ -209,20 +209,17 @@ def save(folder, prepared, results):
         shutil.copy(path, folder / path.name)
     history = runs.read(own / "history.json")
     runs.record(folder, "history.json", history)
-    draw_history(history, results, folder / "learning_curves.png")
+    count = len(results["seeds"])
+    of = f" of {count}" if count > 1 else ""
+    text_pictures.draw_history(
+        history,
+        folder / "learning_curves.png",
+        title=f"seed {results['saved_seed']}{of}",
+    )
     # Last: this file says that the run is whole.
     runs.record(folder, "results.json", results)
     for seed in results["seeds"]:
         (seed_folder(folder, seed) / WEIGHTS_FILE).unlink(missing_ok=True)
-
-
-def draw_history(history, results, path):
-    """Draws the learning curves of the seed that is saved, and says which."""
-    figure = analysis.plot_history(history)
-    count = len(results["seeds"])
-    of = f" of {count}" if count > 1 else ""
-    figure.suptitle(f"seed {results['saved_seed']}{of}", fontsize=10)
-    figure.savefig(path, dpi=150)
 
 
 def report(folder, results):
@@ -248,8 +245,7 @@ def report(folder, results):
         title = f"Results: median of {count} seeds (least to largest; "
         title += "standard deviation)"
     runs.show(title, rows)
-    for remark in results.get("remarks", ()):
-        print(f"note: {remark}")
+    runs.show_notes(results.get("remarks", ()))
 
 
 def score_rows(results, several):

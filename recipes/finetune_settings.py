@@ -14,10 +14,11 @@ import tyro
 
 from recipes.checks import check_ranges
 from recipes.checks import check_seeds
-from recipes.checks import check_types
 from recipes.checks import dashed
-from recipes.checks import filled_in
-from recipes.mlm_settings import Gate
+from recipes.text_settings import Gate
+from recipes.text_settings import TextTraining
+from recipes.text_settings import check_tokenizer
+from recipes.text_settings import resolved
 
 
 @dataclasses.dataclass
@@ -110,32 +111,22 @@ class Data:
 
 
 @dataclasses.dataclass
-class Training:
+class Training(TextTraining):
     """How to train (None: what the recipe says)."""
 
     recipe: Literal["small", "glue", "squad"] = "small"
     """small: the nano models on a CPU. glue and squad: the gMLP paper's,
     Table 9 (its warm-up of 1,000 steps as a share)."""
-    seeds: int | None = None
-    """Train so many times, with the seeds from --seed on, and report the
-    median and the spread."""
     epochs: int | None = None
     """Passes over the training examples."""
-    steps: int | None = None
-    """Steps instead of --epochs, up to whole epochs."""
     batch_size: int | None = None
     """Examples in a step; of spans, windows."""
     learning_rate: float | None = None
     """Highest learning rate: linear warm-up, then linear decay to zero. The
     paper takes the best of 1e-5, 2e-5 and 3e-5 for its large models."""
-    warmup_fraction: float | None = None
-    """Part of the training that warms up."""
-    weight_decay: float | None = None
-    """Of AdamW; biases and normalisations are spared."""
-    epsilon: float | None = None
-    """Of AdamW."""
-    clip_norm: float | None = None
-    """Largest global norm of the gradients; 0 for no limit."""
+    seeds: int | None = None
+    """Train so many times, with the seeds from --seed on, and report the
+    median and the spread."""
     max_length: int | None = None
     """Tokens to which longer inputs are cut; of spans, tokens in a window
     (None and no recipe's: what the model can read)."""
@@ -246,25 +237,20 @@ def resolve(training):
     Raises:
         ValueError: If a setting is out of range.
     """
-    resolved = Training(**filled_in(training, RECIPES))
+    settings = resolved(training, RECIPES)
     check_ranges(
-        resolved,
-        positive=(
-            *("seeds", "epochs", "steps", "batch_size"),
-            *("learning_rate", "epsilon"),
-        ),
-        not_negative=("weight_decay", "clip_norm"),
+        settings,
+        positive=("seeds",),
         below_one=(
-            *("warmup_fraction", "dropout_rate"),
-            *("attention_dropout_rate", "head_dropout_rate"),
+            *("dropout_rate", "attention_dropout_rate", "head_dropout_rate"),
         ),
     )
-    if resolved.max_length is not None and resolved.max_length < SHORTEST:
+    if settings.max_length is not None and settings.max_length < SHORTEST:
         raise ValueError(
             f"A pair of texts needs {SHORTEST} tokens at least, with <cls> "
-            f"and two <sep>. Received: max_length={resolved.max_length}"
+            f"and two <sep>. Received: max_length={settings.max_length}"
         )
-    return resolved
+    return settings
 
 
 def check(config):
@@ -276,7 +262,7 @@ def check(config):
         model,
         positive=(
             *("num_layers", "hidden_dim", "intermediate_dim"),
-            *("attention_dim", "num_heads", "vocabulary_size"),
+            *("attention_dim", "num_heads"),
         ),
     )
     if config.predict_pair is not None:
@@ -302,43 +288,10 @@ def check(config):
             "start from random weights, name a model: --model gmlp, amlp or "
             "bert."
         )
-    elif None not in (model.tokenizer, model.vocabulary_size):
-        raise ValueError(
-            "A tokenizer has its vocabulary: give --tokenizer without "
-            "--vocabulary-size."
-        )
+    else:
+        check_tokenizer(model)
 
 
 def check_data(data):
     """Raises a ValueError for settings of a task that are out of range."""
     check_ranges(data, positive=("sample", "stride", "max_answer_tokens"))
-
-
-def from_record(record):
-    """The `Config` that a run's `config.json` was written from.
-
-    Raises:
-        ValueError: If it was written by another version of the recipe.
-    """
-    try:
-        model, data = dict(record["model"]), dict(record["data"])
-        if model["tokenizer"] is not None:
-            model["tokenizer"] = pathlib.Path(model["tokenizer"])
-        for name in ("class_names", "metrics"):  # JSON has no tuples
-            if data[name] is not None:
-                data[name] = tuple(data[name])
-        config = Config(
-            model=Model(**model),
-            data=Data(**data),
-            training=Training(**record["training"]),
-            seed=record["seed"],
-            keep=record["keep"],
-            out=pathlib.Path(record["out"]),
-        )
-        check_types(config)
-        return config
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
-            "The run's config.json is not of this version of the recipe, or "
-            f"was changed: {error}"
-        ) from error

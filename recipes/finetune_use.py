@@ -21,8 +21,8 @@ from recipes.finetune_settings import PREDICT_FILE
 from recipes.finetune_settings import Config
 from recipes.finetune_settings import Model
 from recipes.finetune_settings import check_data
-from recipes.finetune_settings import from_record
 from recipes.finetune_settings import resolve
+from recipes.records import from_record
 
 # Characters of a text that are shown above what the model makes of it.
 TITLE = 200
@@ -48,8 +48,7 @@ def evaluate(config):
     task, whole = task_for(config, record, labels)
     measured = measured_parts(task)
     parts, notes = encoded(measured, model, labels)
-    for note in (*task.notes, *notes):
-        print(f"note: {note}")
+    runs.show_notes([*task.notes, *notes])
     found = {}
     for name, part in parts.items():
         where = task.name if whole else f"the {name} part of {task.name}"
@@ -117,7 +116,7 @@ def saved_data(record):
     """The `Data` of a run, or `None` if there is no run of this recipe."""
     if record is None or runs.recipe_of(record) != "finetune":
         return None
-    return from_record(record).data
+    return from_record(Config, record).data
 
 
 def same_columns(settings, record):
@@ -248,8 +247,7 @@ def check_from(config):
 def answered(config, model, labels, examples):
     """`(Part, logits)` of texts."""
     parts, notes = encoded({"texts": examples}, model, labels)
-    for note in notes:
-        print(f"note: {note}")
+    runs.show_notes(notes)
     size = resolve(config.training).batch_size
     logits = finetune_answers.logits_of(model, parts["texts"], size)
     return parts["texts"], logits
@@ -268,8 +266,7 @@ def predict_file(config):
         examples, notes = load_texts(config.predict_file, **columns)
     except ValueError as error:
         raise ValueError(finetune_data.as_typed(str(error), "tsv")) from error
-    for note in notes:
-        print(f"note: {note}")
+    runs.show_notes(notes)
     part, logits = answered(config, model, labels, examples)
     answers = finetune_answers.answers_of(logits, part, labels)
     folder = output_folder(config, name)

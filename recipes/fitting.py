@@ -19,6 +19,7 @@ def fit(
     before=(),
     after=(),
     part="",
+    keep="last",
 ):
     """Fits a compiled model, from where its checkpoint left it.
 
@@ -32,6 +33,7 @@ def fit(
         before: Callbacks that come before the checkpoint.
         after: Callbacks that come after it.
         part: What of several this trains, as in "seed 1".
+        keep: `"last"` or `"best"`: the epoch whose weights the model ends with.
 
     Raises:
         FullDisk: If a checkpoint cannot be written.
@@ -81,6 +83,8 @@ def fit(
             "learning rate, lengthen the warm-up or clip gradients harder. "
             f"{_what_is_kept(checkpoint, part)}"
         )
+    if keep == "best":
+        checkpoint.load_best(model)
 
 
 def linear_adamw(settings, total_steps):
@@ -103,11 +107,14 @@ def linear_adamw(settings, total_steps):
     )
 
 
-def best_of(checkpoint):
-    """`(epoch, value)` of the best epoch, or `None`."""
-    if not checkpoint.best_epoch:
-        return None
-    return checkpoint.best_epoch, checkpoint.best
+def epochs_of(settings, steps):
+    """How long a `Training` is: its epochs, or its steps up to whole ones.
+
+    Args:
+        settings: A `Training` in which every setting has a value.
+        steps: In an epoch.
+    """
+    return settings.epochs or -(-settings.steps // steps)
 
 
 def _what_is_kept(checkpoint, part):

@@ -30,79 +30,34 @@ from mlp_mixers import data
 from mlp_mixers.models import GMLPTextBackbone
 from mlp_mixers.models import MaskedLM
 from mlp_mixers.training import TrainingCheckpoint
-from recipes import checks
 from recipes import command
 from recipes import fitting
 from recipes import mlm_models
 from recipes import mlm_text
 from recipes import mlm_use
 from recipes import runs
+from recipes import text_baseline
+from recipes import text_corpus
 from recipes import text_models
+from recipes import text_pictures
 from recipes.mlm_settings import Config
 from recipes.mlm_settings import Training
 from recipes.mlm_settings import check
-from recipes.mlm_settings import from_record
 from recipes.mlm_settings import resolve
-
-RESULT_KEYS = ("perplexity", "accuracy", "epochs", "seconds")
+from recipes.recipe import Recipe
 
 
 def main(config):
-    """Does what the settings ask for: train, go on, evaluate or fill masks.
-
-    Args:
-        config: A `Config`.
+    """Trains, goes on, evaluates or fills masks, as a `Config` asks.
 
     Returns:
         Dictionary of results, as in `results.json`; for `fill`, a list of
         what `MaskedLM.fill_mask` returns.
 
     Raises:
-        ValueError: If a setting is out of range, text or model cannot be had.
-        FloatingPointError: If the loss becomes NaN or infinite.
-        KeyboardInterrupt: If it is interrupted, with how to go on.
+        As `Recipe.main`.
     """
-    if config.fill is not None:
-        return mlm_use.fill(config)
-    if config.evaluate is not None:
-        return mlm_use.evaluate(config)
-    if config.resume is not None:
-        return resume(config)
-    return start(config)
-
-
-def start(config):
-    """A new run in a new folder."""
-    prepared = prepare(config)
-    folder = runs.new_folder(config.out)
-    # What was asked for, every size that came of it, and what must not change.
-    runs.record(
-        folder,
-        "config.json",
-        {
-            **dataclasses.asdict(config),
-            "built": prepared.model.backbone.get_config(),
-            "identity": prepared.identity,
-        },
-    )
-    return run(folder, config, prepared)
-
-
-def resume(config):
-    """The rest of an interrupted run, in its folder, with its settings."""
-    folder, record, results = command.run_to_resume(
-        config,
-        dataclasses.replace(config, resume=None) == Config(),
-        RESULT_KEYS,
-        "mlm",
-    )
-    if results is not None:
-        report(folder, results)
-        return results
-    config = from_record(record)
-    prepared = prepare(config)
-    command.check_identity(folder, record, prepared.identity)
-    return run(folder, config, prepared)
+    return RECIPE.main(config)
 
 
 @dataclasses.dataclass
@@ -119,6 +74,10 @@ class Prepared:
     data_digest: str
     identity: dict
 
+    @property
+    def built(self):
+        return self.model.backbone.get_config()
+
 
 def prepare(config):
     """Text and a compiled model; whatever can be wrong is said here.
@@ -130,17 +89,12 @@ def prepare(config):
     settings, length = resolve(config)
     keras.utils.set_random_seed(config.seed)
     source = config.model.from_ and text_models.find(config.model.from_)
-    text = mlm_text.load(config.text, config.seed)
-    tokenizer = mlm_models.tokenizer_for(config, text.train, source)
+    text = text_corpus.load(config.text, config.seed)
+    tokenizer = mlm_models.tokenizer_for(config.text, text.train, source)
     model = mlm_models.build(config, tokenizer, length, source)
     length = model.backbone.sequence_length
     packed = data.pack_documents(text.train, tokenizer, length)
-    if packed.rows < settings.batch_size:
-        raise ValueError(
-            f"The text fills {runs.counted(packed.rows, 'row')} of {length} "
-            "tokens, fewer than a batch: take more text, shorter rows or a "
-            f"smaller batch. Received: batch_size={settings.batch_size}"
-        )
+    text_corpus.check_rows(packed.rows, length, settings.batch_size)
     batches = data.MaskedLMBatches(
         packed,
         tokenizer,
@@ -155,7 +109,7 @@ def prepare(config):
     held_out = mlm_text.held_out_batches(
         text.validation, tokenizer, length, settings
     )
-    epochs = settings.epochs or -(-settings.steps // len(batches))
+    epochs = fitting.epochs_of(settings, len(batches))
     model.compile(fitting.linear_adamw(settings, epochs * len(batches)))
     return Prepared(
         settings,
@@ -165,10 +119,9 @@ def prepare(config):
         packed,
         batches,
         held_out,
-        mlm_text.data_digest(text, tokenizer),
+        text_corpus.data_digest(text, tokenizer),
         {
-            "text": mlm_text.digest([*text.train, "", *text.validation]),
-            "tokenizer": tokenizer.digest,
+            **text_corpus.identity(text, tokenizer),
             "pretrained model": source and text_models.weights_digest(source),
         },
     )
@@ -177,22 +130,17 @@ def prepare(config):
 def run(folder, config, prepared):
     """Trains, evaluates and records; all that `folder` is for."""
     model = prepared.model
-    print(
-        f"{model.name}: {model.count_params():,} parameters, "
-        f"{model.tokenizer.vocabulary_size:,} tokens in the vocabulary, "
-        f"Keras {keras.__version__} on {keras.backend.backend()}"
-    )
+    text_models.introduce(model.name, model.count_params(), model.tokenizer)
     print(f"text: {mlm_text.described(prepared.packed)}")
-    for note in prepared.text.notes:
-        print(f"note: {note}")
+    runs.show_notes(prepared.text.notes)
     begin = time.perf_counter()
-    history, best = train(folder, config, prepared)
+    checkpoint = train(folder, config, prepared)
     seconds = time.perf_counter() - begin
     with command.room_for(folder, "mlm"):
         results = {
             **measure(folder, prepared),
-            "epochs": len(history["loss"]),
-            "best_epoch": best and best[0],
+            "epochs": checkpoint.epochs_done,
+            "best_epoch": checkpoint.best_epoch,
             "seconds": seconds,
             "seed": config.seed,
             "data_digest": prepared.data_digest,
@@ -200,7 +148,7 @@ def run(folder, config, prepared):
             "notes": prepared.text.notes,
             "versions": runs.versions(),
         }
-        save(folder, model, history, results)
+        save(folder, model, checkpoint.history, results)
     report(folder, results)
     return results
 
@@ -210,12 +158,12 @@ def measure(folder, prepared):
     model, tokenizer = prepared.model, prepared.model.tokenizer
     scores = model.evaluate(prepared.validation, verbose=0, return_dict=True)
     size = tokenizer.vocabulary_size
-    counts = mlm_text.token_counts(prepared.packed, size)
+    counts = text_baseline.token_counts(prepared.packed.token_ids, size)
     np.save(folder / mlm_use.COUNTS_FILE, counts)
     return {
         "perplexity": scores["perplexity"],
         "accuracy": scores["accuracy"],
-        "unigram_perplexity": mlm_text.unigram_perplexity(
+        "unigram_perplexity": text_baseline.unigram_perplexity(
             prepared.validation, counts, tokenizer.special_ids
         ),
         "mask_rate": prepared.settings.mask_rate,
@@ -230,18 +178,16 @@ def train(folder, config, prepared):
     """Fits the model, from where the folder's checkpoint left it.
 
     Returns:
-        The history, metric name to list of values, and `(epoch, value)` of
-        the lowest held-out perplexity.
+        The `TrainingCheckpoint`.
     """
-    # Flat, so that a difference is named by itself.
-    settings = checks.flat(config)
-    for name in ("out", "resume", "workers", "evaluate", "fill"):
-        del settings[name]
     checkpoint = TrainingCheckpoint(
         folder / "checkpoint",
         monitor="val_perplexity",
         mode="min",
-        identity={**settings, "data_digest": prepared.data_digest},
+        identity={
+            **RECIPE.settings_of_training(config),
+            "data_digest": prepared.data_digest,
+        },
     )
     fitting.fit(
         prepared.model,
@@ -250,10 +196,9 @@ def train(folder, config, prepared):
         prepared.epochs,
         checkpoint,
         "mlm",
+        keep=config.keep,
     )
-    if config.keep == "best":
-        checkpoint.load_best(prepared.model)
-    return checkpoint.history, fitting.best_of(checkpoint)
+    return checkpoint
 
 
 def save(folder, model, history, results):
@@ -261,7 +206,11 @@ def save(folder, model, history, results):
     model.save(folder / "model.keras")
     model.save_to_preset(folder / text_models.PRESET_FOLDER)
     runs.record(folder, "history.json", history)
-    analysis.plot_history(history, path=folder / "learning_curves.png")
+    text_pictures.draw_history(
+        history,
+        folder / "learning_curves.png",
+        unigram=results["unigram_perplexity"],
+    )
     if isinstance(model.backbone, GMLPTextBackbone):
         analysis.plot_spatial_matrices(
             model, path=folder / "spatial_matrices.png"
@@ -284,6 +233,17 @@ def report(folder, results):
     if (folder / "spatial_matrices.png").exists():
         rows["spatial weights"] = folder / "spatial_matrices.png"
     runs.show("Results", rows)
+
+
+RECIPE = Recipe(
+    name="mlm",
+    config_class=Config,
+    prepare=prepare,
+    run=run,
+    report=report,
+    result_keys=("perplexity", "accuracy", "epochs", "seconds"),
+    instead={"fill": mlm_use.fill, "evaluate": mlm_use.evaluate},
+)
 
 
 def cli():

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from mlp_mixers import data
 from mlp_mixers.models import GMLPMaskedLM
 from mlp_mixers.models import GMLPTextBackbone
 from mlp_mixers.models import MaskedLM
@@ -14,28 +13,22 @@ from recipes.checks import dashed
 FREE = ("mask_padding", "dropout_rate")
 
 
-def tokenizer_for(config, documents, source):
-    """The tokenizer of the model that is gone on with, of a file, or new."""
-    settings = config.text
-    if source is not None:
-        for name in ("tokenizer", "vocabulary_size"):
-            if getattr(settings, name) is not None:
-                raise ValueError(
-                    "A trained model has its tokenizer: give --from without "
-                    f"--{dashed(name)}."
-                )
-        return text_models.tokenizer_in(source)
-    if settings.tokenizer is not None:
-        if settings.vocabulary_size is not None:
+def tokenizer_for(settings, documents, source):
+    """The tokenizer of the model that is gone on with, of a file, or new.
+
+    Raises:
+        ValueError: If there is none, or another one is asked for than the
+            model's.
+    """
+    if source is None:
+        return text_models.tokenizer_for(settings, documents)
+    for name in ("tokenizer", "vocabulary_size"):
+        if getattr(settings, name) is not None:
             raise ValueError(
-                "A tokenizer has its vocabulary: give --tokenizer without "
-                "--vocabulary-size."
+                "A trained model has its tokenizer: give --from without "
+                f"--{dashed(name)}."
             )
-        return text_models.load_tokenizer(settings.tokenizer)
-    size = settings.vocabulary_size
-    if size is None:
-        size = data.suggested_vocabulary_size(sum(map(len, documents)))
-    return data.Tokenizer.train(documents, size)
+    return text_models.tokenizer_in(source)
 
 
 def changed_sizes(model):

@@ -13,10 +13,11 @@ import tyro
 
 from recipes.checks import check_ranges
 from recipes.checks import check_seeds
-from recipes.checks import check_types
-from recipes.checks import filled_in
-
-Gate = Literal["linear", "additive", "multiplicative", "split"]
+from recipes.text_settings import Gate
+from recipes.text_settings import Text
+from recipes.text_settings import TextTraining
+from recipes.text_settings import check_tokenizer
+from recipes.text_settings import resolved
 
 
 @dataclasses.dataclass
@@ -55,60 +56,12 @@ class Model:
 
 
 @dataclasses.dataclass
-class Text:
-    """Which text, and what it is cut into."""
-
-    data: str | None = None
-    """topics (the manual inside every Python; a few minutes), text:PATH (a
-    file, .gz too, a folder of them, or several with commas), tfds:NAME. (None:
-    topics; with --evaluate, the text of the run.)"""
-    validation_fraction: float | None = None
-    """Share of the characters that is held out, by document (None: 0.1; with
-    --evaluate, all of a text that is not the run's is measured)."""
-    separator: Literal["blank_line", "line", "file"] | None = None
-    """text: what stands between documents (None: blank_line)."""
-    feature: str | None = None
-    """tfds: the name of the text in a record, where there are several."""
-    data_dir: str | None = None
-    """tfds: where its data sets are prepared."""
-    vocabulary_size: int | None = None
-    """Most tokens in the vocabulary (None: by the length of the text, 512 to
-    32,000)."""
-    tokenizer: pathlib.Path | None = None
-    """A tokenizer.json of another run, instead of training one."""
-
-
-# What a `Text` is left to. `None` tells what is asked for from what is not.
-TEXT = {
-    "data": "topics",
-    "validation_fraction": 0.1,
-    "separator": "blank_line",
-}
-
-
-@dataclasses.dataclass
-class Training:
+class Training(TextTraining):
     """How to train (None: what the recipe says)."""
 
     recipe: Literal["small", "ablation", "main"] = "small"
     """small: a CPU in minutes. ablation and main: the gMLP paper's, Table 8
     (128 tokens for 125,000 steps of 2,048 rows; 512, 1,000,000, 256)."""
-    epochs: int | None = None
-    """Passes over the text."""
-    steps: int | None = None
-    """Steps instead of --epochs, up to whole epochs."""
-    batch_size: int | None = None
-    """Rows in a step."""
-    learning_rate: float | None = None
-    """Highest learning rate: linear warm-up, then linear decay to zero."""
-    warmup_fraction: float | None = None
-    """Part of the training that warms up."""
-    weight_decay: float | None = None
-    """Of AdamW; biases and normalisations are spared."""
-    epsilon: float | None = None
-    """Of AdamW."""
-    clip_norm: float | None = None
-    """Largest global norm of the gradients; 0 for no limit."""
     mask_rate: float | None = None
     """Share of the tokens that is masked, anew in every epoch."""
     whole_words: bool | None = None
@@ -117,7 +70,6 @@ class Training:
 
 RECIPES = {
     "small": {
-        "sequence_length": None,
         "epochs": 30,
         "steps": None,
         "batch_size": 32,
@@ -133,7 +85,6 @@ RECIPES = {
 # Table 8 of the paper. It gives the warm-up as 10,000 steps.
 RECIPES["ablation"] = {
     **RECIPES["small"],
-    "sequence_length": 128,
     "epochs": None,
     "steps": 125_000,
     "batch_size": 2048,
@@ -143,12 +94,13 @@ RECIPES["ablation"] = {
 }
 RECIPES["main"] = {
     **RECIPES["ablation"],
-    "sequence_length": 512,
     "steps": 1_000_000,
     "batch_size": 256,
     "learning_rate": 1e-4,
     "warmup_fraction": 0.01,
 }
+# Tokens in a row; otherwise the preset's.
+LENGTHS = {"ablation": 128, "main": 512}
 
 
 @dataclasses.dataclass
@@ -191,7 +143,7 @@ def check(config):
     """Raises a ValueError for settings that are out of range."""
     check_seeds(config.seed)
     check_ranges(config, positive=("workers",))
-    check_ranges(config.text, positive=("vocabulary_size",))
+    check_tokenizer(config.text)
     check_ranges(
         config.model,
         positive=(
@@ -208,45 +160,9 @@ def resolve(config):
     Raises:
         ValueError: If a setting is out of range.
     """
-    settings = filled_in(config.training, RECIPES)
-    length = settings.pop("sequence_length")
-    if config.model.sequence_length is not None:
-        length = config.model.sequence_length
-    resolved = Training(**settings)
-    check_ranges(
-        resolved,
-        positive=("epochs", "steps", "batch_size", "learning_rate", "epsilon"),
-        not_negative=("weight_decay", "clip_norm"),
-        below_one=("warmup_fraction",),
-        share=("mask_rate",),
-    )
-    return resolved, length
-
-
-def from_record(record):
-    """The `Config` that a run's `config.json` was written from.
-
-    Raises:
-        ValueError: If it was written by another version of the recipe.
-    """
-    record = dict(record)
-    try:
-        text = dict(record["text"])
-        if text["tokenizer"] is not None:
-            text["tokenizer"] = pathlib.Path(text["tokenizer"])
-        config = Config(
-            model=Model(**record["model"]),
-            text=Text(**text),
-            training=Training(**record["training"]),
-            seed=record["seed"],
-            keep=record["keep"],
-            workers=record["workers"],
-            out=pathlib.Path(record["out"]),
-        )
-        check_types(config)
-        return config
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
-            "The run's config.json is not of this version of the recipe, or "
-            f"was changed: {error}"
-        ) from error
+    settings = resolved(config.training, RECIPES)
+    check_ranges(settings, share=("mask_rate",))
+    length = config.model.sequence_length
+    if length is None:
+        length = LENGTHS.get(settings.recipe)
+    return settings, length

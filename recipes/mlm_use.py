@@ -7,12 +7,15 @@ import numpy as np
 from recipes import checks
 from recipes import mlm_text
 from recipes import runs
+from recipes import text_baseline
+from recipes import text_corpus
 from recipes import text_models
 from recipes.mlm_settings import EVALUATE
 from recipes.mlm_settings import FILL
+from recipes.mlm_settings import Config
 from recipes.mlm_settings import check
-from recipes.mlm_settings import from_record
 from recipes.mlm_settings import resolve
+from recipes.records import from_record
 
 # In a run's folder: how often every token stands in its training text.
 COUNTS_FILE = "token_counts.npy"
@@ -33,8 +36,7 @@ def evaluate(config):
     documents, what, notes = documents_for(
         config, saved, record, model.tokenizer
     )
-    for note in notes:
-        print(f"note: {note}")
+    runs.show_notes(notes)
     batches = mlm_text.held_out_batches(
         documents,
         model.tokenizer,
@@ -75,7 +77,7 @@ def saved_settings(name, record):
             "model was trained there. Measure it with: python -m "
             f"recipes.{recipe} --evaluate {name}"
         )
-    return from_record(record)
+    return from_record(Config, record)
 
 
 def how(config, saved):
@@ -105,17 +107,17 @@ def documents_for(config, saved, record, tokenizer):
         )
     if saved is None:
         return other_text(config, None)
-    was = mlm_text.filled(saved.text)
+    was = text_corpus.filled(saved.text)
     if config.text.data not in (None, was.data):
         return other_text(config, saved)
     asked = checks.given(config.text)
-    text = mlm_text.filled(dataclasses.replace(was, **asked))
-    split = mlm_text.load(text, saved.seed, ", the text of the run")
+    text = text_corpus.filled(dataclasses.replace(was, **asked))
+    split = text_corpus.load(text, saved.seed, ", the text of the run")
     what = f"held-out text of {text.data}"
     notes = list(split.notes)
     if text != was:
         notes += seen(split.validation, saved)
-    elif record["results"].get("data_digest") != mlm_text.data_digest(
+    elif record["results"].get("data_digest") != text_corpus.data_digest(
         split, tokenizer
     ):
         notes.append(
@@ -129,10 +131,10 @@ def other_text(config, saved):
     """The same for text that is not the run's: all of it, unless asked."""
     text = config.text
     if text.validation_fraction is None:
-        documents, notes = mlm_text.load_whole(text)
+        documents, notes = text_corpus.load_whole(text)
         what = text.data
     else:
-        split = mlm_text.load(text, config.seed)
+        split = text_corpus.load(text, config.seed)
         documents, notes = split.validation, split.notes
         what = f"held-out text of {text.data}"
     return documents, what, [*notes, *seen(documents, saved)]
@@ -147,10 +149,10 @@ def seen(documents, saved):
     if saved is None:
         return [unknown]
     try:
-        trained = mlm_text.load(saved.text, saved.seed).train
+        trained = text_corpus.load(saved.text, saved.seed).train
     except (ValueError, OSError, ImportError):
         return [unknown]
-    share = mlm_text.share_seen(documents, trained)
+    share = text_corpus.share_seen(documents, trained)
     if not share:
         return []
     return [
@@ -167,7 +169,9 @@ def unigram(name, batches, tokenizer):
     counts = np.load(path)
     if len(counts) != tokenizer.vocabulary_size:
         return {}
-    found = mlm_text.unigram_perplexity(batches, counts, tokenizer.special_ids)
+    found = text_baseline.unigram_perplexity(
+        batches, counts, tokenizer.special_ids
+    )
     return {"unigram_perplexity": found}
 
 

@@ -113,6 +113,12 @@ def counted(count, noun):
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def show_notes(notes):
+    """Prints what a reader should know, a line each."""
+    for note in notes:
+        print(f"note: {note}")
+
+
 def show(title, rows):
     """Prints a table of two columns.
 

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 
 from mlp_mixers.data import Tokenizer
+from mlp_mixers.data import suggested_vocabulary_size
 from mlp_mixers.models import MaskedLM
 from mlp_mixers.models import preset_folder
 from mlp_mixers.models import presets
@@ -98,6 +99,15 @@ def open_masked_lm(name):
     return model
 
 
+def introduce(name, parameters, tokenizer):
+    """Says which model it is, how large, and what it runs on."""
+    print(
+        f"{name}: {parameters:,} parameters, "
+        f"{tokenizer.vocabulary_size:,} tokens in the vocabulary, "
+        f"Keras {keras.__version__} on {keras.backend.backend()}"
+    )
+
+
 def check_finite(model, folder):
     """Raises a ValueError if a weight is NaN or infinite."""
     for weight in model.weights:
@@ -126,6 +136,21 @@ def run_folder(name):
     if inside and (folder.parent / "config.json").is_file():
         return folder.parent
     return folder
+
+
+def tokenizer_for(settings, documents):
+    """The tokenizer in the file that is named, or one trained on documents.
+
+    Args:
+        settings: With `tokenizer` and `vocabulary_size`, which may be `None`.
+        documents: List of strings.
+    """
+    if settings.tokenizer is not None:
+        return load_tokenizer(settings.tokenizer)
+    size = settings.vocabulary_size
+    if size is None:
+        size = suggested_vocabulary_size(sum(map(len, documents)))
+    return Tokenizer.train(documents, size)
 
 
 def load_tokenizer(path):

@@ -35,65 +35,24 @@ from recipes import fitting
 from recipes import runs
 from recipes import vision_data
 from recipes import vision_models
+from recipes.recipe import Recipe
+from recipes.records import from_record
 from recipes.vision_settings import Config
-from recipes.vision_settings import Data
 from recipes.vision_settings import Training
-from recipes.vision_settings import from_record
 from recipes.vision_settings import resolve
 
 
 def main(config):
-    """Does what the settings ask for: train, go on, evaluate or predict.
-
-    Args:
-        config: A `Config`.
+    """Trains, goes on, evaluates or predicts, as a `Config` asks.
 
     Returns:
         Dictionary of results, as in `results.json`; for `predict`, a list of
         `(file, [(class, probability), ...])`.
 
     Raises:
-        ValueError: If a setting is out of range, data or model cannot be had.
-        FloatingPointError: If the loss becomes NaN or infinite.
-        KeyboardInterrupt: If it is interrupted, with how to go on.
+        As `Recipe.main`.
     """
-    if config.predict is not None:
-        return predict(config)
-    if config.evaluate is not None:
-        return evaluate(config)
-    if config.resume is not None:
-        return resume(config)
-    return start(config)
-
-
-def start(config):
-    """A new run in a new folder."""
-    prepared = prepare(config)
-    folder = runs.new_folder(config.out)
-    # What was asked for, and every size that came of it.
-    asked = dataclasses.asdict(config)
-    built = prepared.model.backbone.get_config()
-    runs.record(folder, "config.json", {**asked, "built": built})
-    return run(folder, config, prepared)
-
-
-def resume(config):
-    """The rest of an interrupted run, in its folder, with its settings.
-
-    Raises:
-        ValueError: If the folder holds no run, or other settings are given.
-    """
-    folder, record, results = command.run_to_resume(
-        config,
-        dataclasses.replace(config, resume=None) == Config(),
-        ("test_accuracy", "test_loss", "epochs", "seconds"),
-        "vision",
-    )
-    if results is not None:
-        report(folder, results)
-        return results
-    config = from_record(record)
-    return run(folder, config, prepare(config))
+    return RECIPE.main(config)
 
 
 @dataclasses.dataclass
@@ -106,6 +65,14 @@ class Prepared:
     preprocessor: data.ImagePreprocessor
     batches: vision_data.TrainingBatches
     data_digest: str
+
+    @property
+    def built(self):
+        return self.model.backbone.get_config()
+
+    @property
+    def identity(self):
+        return {"set of images": self.data_digest}
 
 
 def prepare(config):
@@ -147,10 +114,9 @@ def run(folder, config, prepared):
         f"classes at {'x'.join(map(str, preprocessor.image_shape))}, "
         f"Keras {keras.__version__} on {keras.backend.backend()}"
     )
-    for note in [*split.notes, *few_steps(prepared)]:
-        print(f"note: {note}")
+    runs.show_notes([*split.notes, *few_steps(prepared)])
     begin = time.perf_counter()
-    history, best = train(folder, config, prepared)
+    checkpoint = train(folder, config, prepared)
     seconds = time.perf_counter() - begin
 
     # As people will go on with it: integer labels.
@@ -164,15 +130,15 @@ def run(folder, config, prepared):
         "test_loss": scores["loss"],
         "test_images": len(split.test[0]),
         "parameters": model.count_params(),
-        "epochs": len(history["loss"]),
-        "best_epoch": best and best[0],
+        "epochs": checkpoint.epochs_done,
+        "best_epoch": checkpoint.best_epoch,
         "seconds": seconds,
         "seed": config.seed,
         "data_digest": prepared.data_digest,
         "notes": split.notes,
         "versions": runs.versions(),
     }
-    save(folder, model, preprocessor, history, results)
+    save(folder, model, preprocessor, checkpoint.history, results)
     report(folder, results)
     return results
 
@@ -267,8 +233,7 @@ def train(folder, config, prepared):
     """Fits the model, from where the folder's checkpoint left it.
 
     Returns:
-        The history, metric name to list of values, and `(epoch, value)` of
-        the best validation accuracy.
+        The `TrainingCheckpoint`.
     """
     settings, split, model = prepared.settings, prepared.split, prepared.model
     batches = prepared.batches
@@ -279,7 +244,11 @@ def train(folder, config, prepared):
         len(split.class_names) if batches.targets_are_soft else None,
     )
     checkpoint = TrainingCheckpoint(
-        folder / "checkpoint", identity=identity(config, prepared.data_digest)
+        folder / "checkpoint",
+        identity={
+            **RECIPE.settings_of_training(config),
+            "data_digest": prepared.data_digest,
+        },
     )
     averages = [keras.callbacks.SwapEMAWeights()] if settings.ema else []
     watch = vision_data.InputWatch(batches)
@@ -296,10 +265,9 @@ def train(folder, config, prepared):
     watch.report()
     if settings.ema:
         use_averages(model)
-    best = fitting.best_of(checkpoint)
     if config.keep == "best":
         checkpoint.load_best(model)
-    return checkpoint.history, best
+    return checkpoint
 
 
 def use_averages(model):
@@ -312,14 +280,6 @@ def use_averages(model):
     model.optimizer.finalize_variable_values(model.trainable_variables)
     for variable in model.trainable_variables:
         variable.assign(np.array(keras.ops.convert_to_numpy(variable)))
-
-
-def identity(config, data_digest):
-    """What must be the same when a run goes on: its settings and its data."""
-    settings = dataclasses.asdict(config)
-    for name in ("out", "resume", "workers", "evaluate", "predict"):
-        del settings[name]
-    return {**settings, "data_digest": data_digest}
 
 
 def save(folder, model, preprocessor, history, results):
@@ -365,9 +325,8 @@ def evaluate(config):
     own = record and config.data.data in (None, record["data"]["data"])
     if own:
         # Cut as then, so that no image that was trained on is tested.
-        config = dataclasses.replace(
-            config, data=Data(**record["data"]), seed=record["seed"]
-        )
+        saved = from_record(Config, record)
+        config = dataclasses.replace(config, data=saved.data, seed=saved.seed)
     split = vision_data.load(config, source)
     digest = record and record.get("data_digest")
     if own and digest not in (None, vision_data.digest(split)):
@@ -384,8 +343,7 @@ def evaluate(config):
     labels = vision_data.labels_for_model(
         split.test[1], split.class_names, known, model.num_classes
     )
-    for note in split.notes:
-        print(f"note: {note}")
+    runs.show_notes(split.notes)
     model.compile()
     size = resolve(config.training).batch_size
     batches = vision_data.plain_batches(
@@ -449,6 +407,17 @@ def show_predictions(found, most=3):
         return
     for path, best in found:
         runs.show(str(path), {name: f"{value:.1%}" for name, value in best})
+
+
+RECIPE = Recipe(
+    name="vision",
+    config_class=Config,
+    prepare=prepare,
+    run=run,
+    report=report,
+    result_keys=("test_accuracy", "test_loss", "epochs", "seconds"),
+    instead={"predict": predict, "evaluate": evaluate},
+)
 
 
 def cli():

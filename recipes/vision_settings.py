@@ -215,34 +215,3 @@ def resolve(training):
         share=("erase", "cutmix_rate"),
     )
     return resolved
-
-
-def from_record(record):
-    """The `Config` that a run's `config.json` was written from.
-
-    Raises:
-        ValueError: If it was written by another version of the recipe.
-    """
-    record = dict(record)
-    try:
-        return Config(
-            model=Model(**_tuples(record.pop("model"))),
-            data=Data(**record.pop("data")),
-            training=Training(**record.pop("training")),
-            out=pathlib.Path(record.pop("out")),
-            seed=record["seed"],
-            keep=record["keep"],
-            workers=record["workers"],
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
-            "The run's config.json is not of this version of the recipe: "
-            f"{error}"
-        ) from error
-
-
-def _tuples(values):
-    """JSON has no tuples."""
-    return {
-        k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
-    }

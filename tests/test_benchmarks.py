@@ -1,13 +1,19 @@
 """The workers of the benchmark do what it asks of them, on a small model."""
 
 import os
+import pathlib
+import signal
+import subprocess
 import sys
+import time
 
 import keras
 import numpy as np
 import pytest
 
 from benchmarks import protocol
+
+ROOT = pathlib.Path(__file__).parents[1]
 
 
 def worker(side, tmp_path):
@@ -91,6 +97,52 @@ def by_hand_name(path):
     if before.startswith("block_"):
         return f"{before.removeprefix('block_')}.{name}"
     return name
+
+
+ENDLESS = """
+import pathlib
+import time
+
+from benchmarks import study
+
+HERE = pathlib.Path(__file__).parent
+
+
+def train(key):
+    while True:
+        (HERE / key).write_text(str(time.perf_counter()))
+        time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    keys = [(key,) for key in ("first", "second", "third")]
+    study.main(
+        study.Study("endless", "", {}, keys, train, str),
+        ["--jobs", "2", "--out", str(HERE / "endless.json")],
+    )
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_study_that_is_ended_leaves_nothing_running(how, tmp_path):
+    (tmp_path / "endless.py").write_text(ENDLESS)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "endless"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    written = [tmp_path / "first", tmp_path / "second"]
+    while not all(path.exists() for path in written):
+        assert process.poll() is None
+        time.sleep(0.1)
+    process.send_signal(how)
+    process.wait()
+    time.sleep(2)
+    last = [path.read_text() for path in written]
+    time.sleep(2)
+    assert [path.read_text() for path in written] == last
+    assert not (tmp_path / "third").exists()
 
 
 @pytest.mark.slow

@@ -100,6 +100,11 @@ class MaskedLMBatches(EpochBatches):
         return len(self._make.token_ids)
 
     @property
+    def tokenizer(self):
+        """The `Tokenizer` whose tokens these are."""
+        return self._make.tokenizer
+
+    @property
     def max_masked(self):
         """P, the number of places for masked tokens in a row."""
         return self._make.max_masked

@@ -249,6 +249,8 @@ class GMLPTextClassifier(TextClassifier):
         dropout_rate: Dropout before the head.
         activation: Activation of the head; `None` returns logits.
         tokenizer: A `mlp_mixers.data.Tokenizer`, for text as input.
+        class_names: List of `num_classes` different strings, the first that
+            of class 0, for `classify`; `None` if they have none.
         dtype: Of the head; the backbone's own if `None`.
         **kwargs: `name`, `trainable` of `keras.Model`.
 
@@ -258,7 +260,8 @@ class GMLPTextClassifier(TextClassifier):
 
     Raises:
         ValueError: If `backbone` is of another class, `num_classes` is not
-            positive, or the tokenizer's vocabulary is too large.
+            positive, the names are not as many different strings, or the
+            tokenizer's vocabulary is too large.
 
     Example:
 

@@ -177,7 +177,7 @@ class MaskedLM(TextTask):
         check_range(places, length, "`mask_positions`", "position")
 
     def _check_tokenizer_of(self, batches):
-        tokenizer = batches._make.tokenizer
+        tokenizer = batches.tokenizer
         known = self.backbone.vocabulary_size
         other = self.tokenizer is not None and tokenizer != self.tokenizer
         if other or tokenizer.vocabulary_size > known:

@@ -71,6 +71,7 @@ def test_a_batch(packed, tokenizer):
     inputs, labels, weights = dataset[0]
     places = masked_per_row(LENGTH)
     assert dataset.max_masked == places
+    assert dataset.tokenizer is tokenizer
     kinds = {k: (v.dtype.name, v.shape) for k, v in inputs.items()}
     assert kinds == {
         "token_ids": ("int32", (8, LENGTH)),

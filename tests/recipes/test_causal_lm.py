@@ -86,6 +86,7 @@ def test_from_text_to_answers(text, tmp_path, capsys):
         history = json.loads((place / "history.json").read_text())
         assert len(history["seconds"]) == 2
         assert any("drop_rate" in key for key in history)
+    assert 1 < results["unigram_perplexity"] < 280
     assert (out / "comparison.png").is_file()
     assert not list(out.glob("checkpoint*"))
     again = causal_lm.main(Config(resume=out))
@@ -106,7 +107,10 @@ def test_from_text_to_answers(text, tmp_path, capsys):
         Config(model=Model(from_=model), zero_shot=(str(questions),))
     )
     assert found["animals"]["accuracy"] == 1
-    assert "comparison" not in capsys.readouterr().err
+    captured = capsys.readouterr()
+    assert "comparison" not in captured.err
+    line = f"perplexity is {results['unigram_perplexity']:.2f}"
+    assert captured.out.count(line) == 2
 
 
 @pytest.mark.parametrize("epoch", [pytest.param(1, marks=pytest.mark.slow), 3])
@@ -142,6 +146,27 @@ def test_a_single_model_lies_in_the_folder_itself(text, tmp_path):
     assert scores["first_predicted"] == 2  # of ⌊0.2 · 16⌋ = 3 tokens
     assert (out / "preset").is_dir()
     assert not (out / "comparison.png").exists()
+
+
+@pytest.mark.parametrize("first", [0, 5])
+def test_what_frequencies_alone_score(text, tmp_path, first):
+    """From the text itself, every token but the very first asked for once."""
+    prepared = causal_lm.prepare(settings(text, tmp_path / "run"))
+    tokenizer = prepared.tokenizer
+    streams = []
+    for documents in (prepared.text.train, prepared.text.validation):
+        ids = [tokenizer.encode([f" {d}"])[0].ids for d in documents]
+        framed = [[tokenizer.cls_id, *i, tokenizer.sep_id] for i in ids]
+        streams.append([token for ids in framed for token in ids][1:])
+    train, held_out = streams
+    size = tokenizer.vocabulary_size
+    p = {t: train.count(t) + 1 for t in range(size)}
+    del p[tokenizer.pad_id], p[tokenizer.mask_id]
+    total = sum(p.values())
+    asked = [t for i, t in enumerate(held_out) if i % 16 >= first]
+    expected = np.exp(-np.mean([np.log(p[t] / total) for t in asked]))
+    found = causal_lm.unigram_perplexity(prepared, first)
+    assert found == pytest.approx(expected)
 
 
 def test_choices_are_the_largest_sums(text, tmp_path):

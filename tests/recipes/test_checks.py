@@ -6,13 +6,16 @@ import pathlib
 
 import pytest
 
+from recipes import causal_lm_settings
 from recipes import checks
 from recipes import command
 from recipes import runs
+from recipes import vision_settings
 from recipes.finetune_settings import Config
 from recipes.finetune_settings import Data
 from recipes.finetune_settings import Training
 from recipes.mlm_settings import Config as MLMConfig
+from recipes.recipe import check_identity
 
 
 def test_what_is_asked_for_is_told_from_what_is_not():
@@ -39,7 +42,10 @@ def test_others_are_refused_by_name():
     assert message.endswith("metrics=f1 accuracy, seed=3, out=there")
 
 
-@pytest.mark.parametrize("config_class", [Config, MLMConfig])
+@pytest.mark.parametrize(
+    "config_class",
+    [Config, MLMConfig, causal_lm_settings.Config, vision_settings.Config],
+)
 def test_every_name_is_there_once(config_class):
     """So that settings can be told apart without their groups."""
 
@@ -135,10 +141,10 @@ def test_nothing_is_left_of_a_record_that_could_not_be_written(
 
 def test_what_a_run_began_with():
     record = {"identity": {"text": "a", "tokenizer": "b"}}
-    command.check_identity("run", record, {"text": "a", "tokenizer": "b"})
-    command.check_identity("run", {}, {"text": "c"})  # of an older version
+    check_identity("run", record, {"text": "a", "tokenizer": "b"})
+    check_identity("run", {}, {"text": "c"})  # of an older version
     with pytest.raises(ValueError, match="began with another text. Go on"):
-        command.check_identity("run", record, {"text": "c", "tokenizer": "b"})
+        check_identity("run", record, {"text": "c", "tokenizer": "b"})
 
 
 @pytest.mark.parametrize(

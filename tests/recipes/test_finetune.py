@@ -97,6 +97,7 @@ def test_medians_and_the_model_of_the_median_seed(classifier):
         logits = model.predict(texts, verbose=0)
         names = [("bad", "good")[k] for k in logits.argmax(-1)]
         assert names == [row["prediction"] for row in rows]
+        assert [best[0] for best, _ in model.classify(texts)] == names
     assert not list(out.glob("checkpoint*"))
     assert not list(out.rglob("seed-*/*.h5"))
     history = json.loads((out / "history.json").read_text())

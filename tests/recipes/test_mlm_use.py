@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 
 import numpy as np
@@ -13,13 +14,15 @@ from recipes import mlm
 from recipes import mlm_models
 from recipes import mlm_text
 from recipes import mlm_use
+from recipes import text_baseline
+from recipes import text_corpus
 from recipes import text_models
 from recipes.mlm_settings import Config
 from recipes.mlm_settings import Model
 from recipes.mlm_settings import Text
 from recipes.mlm_settings import Training
 from recipes.mlm_settings import check
-from recipes.mlm_settings import from_record
+from recipes.records import from_record
 
 ANIMALS = ("cat", "dog", "horse", "sheep", "goose", "mouse")
 SIZES = {"num_layers": 1, "hidden_dim": 16, "intermediate_dim": 32}
@@ -127,14 +130,14 @@ def test_text_that_the_run_has_seen_is_told(trained, tmp_path):
     path.write_text("\n\n".join([*split.train[:1], " ".join(new)]))
     _, words = measured(run, Text(f"text:{path}"))
     assert "50.0% of the longer sentences" in words
-    assert mlm_text.share_seen(new, split.train) == 0
-    assert mlm_text.share_seen(split.train, split.train) == 1
-    assert mlm_text.share_seen(["See also: this."], split.train) == 0
+    assert text_corpus.share_seen(new, split.train) == 0
+    assert text_corpus.share_seen(split.train, split.train) == 1
+    assert text_corpus.share_seen(["See also: this."], split.train) == 0
 
 
 def test_the_default_text_can_be_asked_for(trained, monkeypatch):
     read = {"topics": lambda: (["A topic."], [], [])}
-    monkeypatch.setattr(mlm_text, "SOURCES", {**mlm_text.SOURCES, **read})
+    monkeypatch.setattr(text_corpus, "SOURCES", {**text_corpus.SOURCES, **read})
     documents, words = measured(trained[0], Text("topics"))
     assert documents == ["A topic."]
     assert words.endswith("topics")
@@ -142,15 +145,15 @@ def test_the_default_text_can_be_asked_for(trained, monkeypatch):
 
 def test_a_held_out_part_of_a_data_set_is_what_is_measured(monkeypatch):
     read = {"tfds": lambda name: (["seen"], [" not seen ", " "], ["a note"])}
-    monkeypatch.setattr(mlm_text, "SOURCES", {**mlm_text.SOURCES, **read})
-    documents, notes = mlm_text.load_whole(Text("tfds:made"))
+    monkeypatch.setattr(text_corpus, "SOURCES", {**text_corpus.SOURCES, **read})
+    documents, notes = text_corpus.load_whole(Text("tfds:made"))
     assert documents == ["not seen"]
     assert notes == [
         "a note",
         "tfds:made: its held-out part is measured, 1 document",
     ]
     with pytest.raises(ValueError, match="There is no such text: 'nowhere'"):
-        mlm_text.load_whole(Text("nowhere"))
+        text_corpus.load_whole(Text("nowhere"))
 
 
 def test_an_option_of_another_kind_of_text(trained):
@@ -315,7 +318,7 @@ def test_what_frequencies_alone_score():
             weights = np.array([[1, 1, 0], [1, 0, 0]], "float32")[i : i + 1]
             return {}, labels, weights
 
-    found = mlm_text.unigram_perplexity(
+    found = text_baseline.unigram_perplexity(
         Batches(), counts, tokenizer.special_ids
     )
     p = np.array([4, 2, 1]) / 7
@@ -335,22 +338,23 @@ def test_frequencies_are_those_of_the_training_text(trained):
 
 
 @pytest.mark.parametrize(
-    ("part", "name", "value"),
+    ("part", "name", "value", "expected"),
     [
-        ("training", "epochs", "three"),
-        ("training", "recipe", "huge"),
-        ("model", "num_layers", 1.5),
-        ("text", "data", ["a"]),
-        (None, "seed", "0"),
-        (None, "seed", True),
+        ("training", "epochs", "three", "an integer or null"),
+        ("training", "recipe", "huge", "'small' or 'ablation' or 'main'"),
+        ("model", "num_layers", 1.5, "an integer or null"),
+        ("text", "data", ["a"], "a text or null"),
+        (None, "seed", "0", "an integer"),
+        (None, "seed", True, "an integer"),
     ],
 )
-def test_a_record_with_wrong_types(part, name, value, trained):
+def test_a_record_with_wrong_types(part, name, value, expected, trained):
     record = json.loads((trained[0] / "config.json").read_text())
-    assert from_record(record).seed == 1
+    assert from_record(Config, record).seed == 1
     (record[part] if part else record)[name] = value
-    with pytest.raises(ValueError, match=f"was changed: {name}="):
-        from_record(record)
+    message = f"`{name}` must be {expected}. Received: {name}={value!r}"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        from_record(Config, record)
 
 
 def test_one_of_each_is_counted_in_the_singular(trained):
@@ -365,8 +369,8 @@ def test_why_another_share_is_held_out(tmp_path):
     """Four equal documents: a quarter is the least that can be."""
     path = tmp_path / "four.txt"
     path.write_text("\n\n".join(letter * 50 for letter in "abcd"))
-    notes = mlm_text.load(Text(f"text:{path}"), 0).notes
+    notes = text_corpus.load(Text(f"text:{path}"), 0).notes
     assert any("25.0% are held out, not 10.0%" in note for note in notes)
     path.write_text("\n\n".join(chr(97 + i) * 50 for i in range(10)))
-    notes = mlm_text.load(Text(f"text:{path}"), 0).notes
+    notes = text_corpus.load(Text(f"text:{path}"), 0).notes
     assert not any("are held out" in note for note in notes)

@@ -210,10 +210,28 @@ def test_what_cannot_go_on(pictures, tmp_path, monkeypatch):
         vision.main(Config(resume=out, seed=1))
     with pytest.raises(ValueError, match="no config.json"):
         vision.main(Config(resume=tmp_path))
+    before = (out / "config.json").read_text()
+    for name, value, message in (
+        # What differs is named, and nothing else.
+        ("epochs", 5, "settings or data: epochs: saved 2, now 5. Go on"),
+        ("epochs", "5", "`epochs` must be an integer or null. Received"),
+    ):
+        record = json.loads(before)
+        record["training"][name] = value
+        (out / "config.json").write_text(json.dumps(record))
+        with pytest.raises(ValueError, match=message):
+            vision.main(Config(resume=out))
+    (out / "config.json").write_text(before)
     # As many pictures as before, one of them another.
     paths = sorted((pictures / "below").iterdir())
     paths[0].write_bytes(paths[1].read_bytes() + b" ")
-    with pytest.raises(ValueError, match="other settings or data"):
+    with pytest.raises(ValueError, match="began with another set of images"):
+        vision.main(Config(resume=out))
+    # A run of an older version has no digest there; its checkpoint has one.
+    record = json.loads(before)
+    del record["identity"]
+    (out / "config.json").write_text(json.dumps(record))
+    with pytest.raises(ValueError, match="settings or data: data_digest: sav"):
         vision.main(Config(resume=out))
     (out / "config.json").write_text("{")
     with pytest.raises(ValueError, match="config.json is damaged"):
