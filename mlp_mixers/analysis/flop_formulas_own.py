@@ -1,13 +1,11 @@
 """The formulas of the layers of this package.
 
-Letters: n tokens, d and c channels, e the width inside a block, a the width
-of a tiny attention.
+Letters: n tokens, d and c channels, e the width inside a block.
 """
 
 from mlp_mixers.analysis.flop_cost import Cost
 from mlp_mixers.analysis.flop_cost import Part
 from mlp_mixers.analysis.flop_cost import register_flops
-from mlp_mixers.analysis.flop_formulas_keras import SOFTMAX
 from mlp_mixers.analysis.flop_formulas_keras import size
 from mlp_mixers.layers import Affine
 from mlp_mixers.layers import GatherTokens
@@ -19,7 +17,6 @@ from mlp_mixers.layers import ResMLPBlock
 from mlp_mixers.layers import SpatialGatingUnit
 from mlp_mixers.layers import SpatialProjection
 from mlp_mixers.layers import StochasticDepth
-from mlp_mixers.layers import TinyAttention
 
 
 @register_flops(StochasticDepth)
@@ -66,19 +63,6 @@ def _spatial_gating_unit(unit, x, gate_residual=None, mask=None):
         macs=n * n * c,
         elementwise=elementwise * n * c,
         parts=[Part(unit.norm, (n, c))],
-    )
-
-
-@register_flops(TinyAttention)
-def _tiny_attention(attention, x, mask=None):
-    n, a = x[0], attention.attention_dim
-    return Cost(
-        macs=2 * n * n * a,  # scores, then the weighted sum
-        elementwise=n * a + SOFTMAX * n * n,
-        parts=[
-            Part(attention.qkv_dense, x),
-            Part(attention.output_dense, (n, a)),
-        ],
     )
 
 

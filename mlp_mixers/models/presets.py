@@ -249,4 +249,20 @@ PRESETS = {
         "weights": None,
         "config": {**_EN_NANO, "attention_dim": 32},
     },
+    # Ours too: the paper does not tell the sizes of its models.
+    "smlp_nano_en": {
+        "class_name": "SMLPBackbone",
+        "description": "4 dense and 2 sparse blocks of 8 experts; it writes.",
+        "parameters": 5_413_384,
+        "weights": None,
+        "config": {
+            "vocabulary_size": 8_000,
+            "sequence_length": 128,
+            "num_dense_blocks": 4,
+            "num_sparse_blocks": 2,
+            "hidden_dim": 128,
+            "intermediate_dim": 768,
+            "num_experts": 8,
+        },
+    },
 }
