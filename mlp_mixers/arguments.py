@@ -25,6 +25,24 @@ def positive_integer(value, name, optional=False):
     return int(value)
 
 
+def natural_number(value, name):
+    """Returns `value` as an `int`.
+
+    Raises:
+        ValueError: If `value` is anything but an integer, zero or above.
+    """
+    if (
+        not isinstance(value, numbers.Integral)
+        or isinstance(value, bool)
+        or value < 0
+    ):
+        raise ValueError(
+            f"`{name}` must be an integer and not negative. "
+            f"Received: {name}={value!r}"
+        )
+    return int(value)
+
+
 def pair(value, name):
     """Returns `(height, width)` from one integer or a pair of them.
 

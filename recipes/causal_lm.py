@@ -50,6 +50,8 @@ from recipes.recipe import Recipe
 SCORE_KEYS = ("perplexity", "accuracy", "epochs", "seconds")
 # Batches of held-out text by which the load of experts is measured.
 LOAD_BATCHES = 8
+# Futures that are exchanged to see whether a model looks at them.
+LEAK_TRIALS = 32
 
 
 def main(config):
@@ -78,6 +80,8 @@ class Prepared:
         stream: `TextStream` to train on.
         counts: How often every token stands in it.
         validation: `CausalLMBatches` of held-out text.
+        later: The same, of which only the tokens of the window count; `None`
+            where no window is asked for.
         epochs: Of a training.
         steps: In an epoch.
         identity: Dictionary of what must not change when a run goes on.
@@ -91,6 +95,7 @@ class Prepared:
     stream: data.TextStream
     counts: np.ndarray
     validation: data.CausalLMBatches
+    later: data.CausalLMBatches | None
     epochs: int
     steps: int
     identity: dict
@@ -114,25 +119,32 @@ def prepare(config):
     stream = data.stream_documents(text.train, tokenizer, length)
     text_corpus.check_rows(stream.rows, length, settings.batch_size)
     steps = stream.rows // settings.batch_size
-    built = {  # once for all that can be wrong
-        variant: build(config, variant, sizes).get_config()
+    backbones = {  # once for all that can be wrong
+        variant: build(config, variant, sizes)
         for variant in config.model.models
     }
+    held_out = (
+        data.stream_documents(text.validation, tokenizer, length),
+        tokenizer.pad_id,
+        settings.batch_size,
+    )
+    first = max(backbone.prefix_length for backbone in backbones.values())
+    window = config.window or first
     return Prepared(
         settings=settings,
         text=text,
         tokenizer=tokenizer,
         sizes=sizes,
-        built=built,
+        built={name: b.get_config() for name, b in backbones.items()},
         stream=stream,
         counts=text_baseline.token_counts(
             stream.token_ids[:, 1:], tokenizer.vocabulary_size
         ),
-        validation=data.CausalLMBatches(
-            data.stream_documents(text.validation, tokenizer, length),
-            tokenizer.pad_id,
-            settings.batch_size,
-        ),
+        validation=data.CausalLMBatches(*held_out),
+        # Output t predicts token t + 1.
+        later=data.CausalLMBatches(*held_out, first_predicted=window - 1)
+        if window
+        else None,
         epochs=fitting.epochs_of(settings, steps),
         steps=steps,
         identity=text_corpus.identity(text, tokenizer),
@@ -250,11 +262,14 @@ def train(folder, place, config, prepared, variant):
         keep=config.keep,
     )
     history = checkpoint.history
-    scores = model.evaluate(prepared.validation, verbose=0, return_dict=True)
+    measured = model.evaluate(prepared.validation, verbose=0, return_dict=True)
     scores = {
-        "perplexity": scores["perplexity"],
-        "accuracy": scores["accuracy"],
+        "perplexity": measured["perplexity"],
+        "accuracy": measured["accuracy"],
         "first_predicted": model.first_predicted,
+        **later_scores(model, prepared),
+        # Of the weights it has, in inference.
+        "leaks": bool(analysis.leaks_future(model, trials=LEAK_TRIALS)),
         "intermediate_dim": width,
         "parameters": model.count_params(),
         "macs": macs,
@@ -268,6 +283,17 @@ def train(folder, place, config, prepared, variant):
         runs.record(place, "scores.json", scores)
     shutil.rmtree(checkpoint.folder, ignore_errors=True)
     return scores
+
+
+def later_scores(model, prepared):
+    """Perplexity from the window's first token on, if there is a window."""
+    if prepared.later is None:
+        return {}
+    measured = model.evaluate(prepared.later, verbose=0, return_dict=True)
+    return {
+        "window": prepared.later.first_predicted + 1,
+        "window_perplexity": measured["perplexity"],
+    }
 
 
 def save(place, model, history, prepared):
@@ -304,39 +330,42 @@ class EpochSeconds(keras.callbacks.Callback):
 
 def report(folder, results):
     """Prints what came out, and where it lies."""
+    models = results["models"]
+    windows = {s["window"] for s in models.values() if "window" in s}
     rows = []
-    for variant, s in results["models"].items():
-        window = s["first_predicted"]
+    for variant, s in models.items():
+        star = "*" if s["first_predicted"] else ""
         rows.append(
             [
                 variant,
-                f"{s['perplexity']:.2f}" + ("*" if window else ""),
-                f"{s['accuracy']:.1%}",
+                f"{s['perplexity']:.2f}{star}",
+                f"{s['accuracy']:.1%}{star}",
                 f"{s['parameters']:,}",
                 f"{s['macs'] / 1e6:.1f}",
                 f"{s['seconds']:.0f}",
             ]
         )
-    runs.show_table(
-        "Held-out text",
-        (
-            *("model", "perplexity", "tokens found", "parameters"),
-            *("million multiply-adds a row", "seconds"),
-        ),
-        rows,
-    )
+    names = "model", "perplexity", "found", "parameters", "MACs, M", "seconds"
+    runs.show_table("Held-out text; MACs of a row, in millions", names, rows)
+    for window in windows:
+        runs.show_table(
+            f"Held-out text from token {window} of a row on",
+            ("model", "perplexity"),
+            [(v, f"{s['window_perplexity']:.2f}") for v, s in models.items()],
+        )
     if "unigram_perplexity" in results:  # not of an older version
         print(
             "by the frequencies of tokens alone, the perplexity is "
             f"{results['unigram_perplexity']:.2f}"
         )
-    if any(s["first_predicted"] for s in results["models"].values()):
+    if any(s["first_predicted"] for s in models.values()):
         print(
             "* of the later tokens of a row only, which are easier: compare "
-            "it with nothing that counts all of them"
+            "it with others there"
         )
-    if "smlp-leaky" in results["models"]:
-        print("smlp-leaky sees what it predicts: its perplexity means nothing")
+    for variant, s in models.items():
+        if s.get("leaks"):
+            print(f"{variant} sees what it predicts: its scores mean nothing")
     print(f"everything lies in {folder}")
 
 

@@ -1,6 +1,7 @@
 """The models that `recipes.causal_lm` compares, as wide as each may be."""
 
 import functools
+import math
 
 from mlp_mixers.analysis import count_flops
 from mlp_mixers.models import SMLPBackbone
@@ -26,7 +27,8 @@ def arguments_of(variant, sizes):
         variant: A name in `VARIANTS`.
         sizes: Dictionary with `vocabulary_size`, `sequence_length`,
             `hidden_dim`, `num_layers`, `num_sparse_blocks`, `num_experts`,
-            and anything else that a `SMLPBackbone` takes.
+            and anything else that a `SMLPBackbone` takes; `num_heads` are
+            those of attention, `spatial_heads` those of a gMLP's block.
 
     Returns:
         Dictionary.
@@ -37,11 +39,12 @@ def arguments_of(variant, sizes):
     arguments["num_dense_blocks"] = blocks - arguments["num_sparse_blocks"]
     if not arguments["num_sparse_blocks"]:
         arguments["num_experts"] = None
+    spatial_heads = arguments.pop("spatial_heads", None)
     if variant not in ("gmlp", "smlp", "smlp-partial", "smlp-leaky"):
         arguments.pop("attention_dim", None)
         arguments.pop("toeplitz", None)
     else:
-        arguments.pop("num_heads", None)
+        arguments["num_heads"] = spatial_heads
     return arguments
 
 
@@ -79,9 +82,9 @@ def equal_width(variant, sizes, macs):
 
 def _step(variant, sizes):
     """Widths are multiples of it: halves are cut into chunks for experts."""
-    if variant.startswith("smlp"):
-        return 2 * sizes["num_experts"]
-    return 2
+    if not variant.startswith("smlp"):
+        return 2
+    return 2 * math.lcm(sizes["num_experts"], sizes.get("spatial_heads") or 1)
 
 
 @functools.cache

@@ -60,6 +60,8 @@ class Model:
     """gmlp, smlp: width of a tiny attention in every block (aMLP)."""
     num_heads: int | None = None
     """Transformers: heads of the attention (None: one for 64 channels)."""
+    spatial_heads: int | None = None
+    """gmlp, smlp: spatial matrices of a dense block (None: one)."""
     toeplitz: bool = False
     """gmlp, smlp: whether spatial weights depend on the distance only."""
     capacity_factor: float = 1.25
@@ -107,6 +109,9 @@ class Config:
     training: Training = dataclasses.field(default_factory=Training)
     seed: int = 0
     """Of initial weights and order, and of what is held out."""
+    window: int | None = None
+    """Measure perplexity also from this token of a row on, counted from 0
+    (None: from where smlp-partial begins, if it is trained)."""
     keep: Literal["last", "best"] = "last"
     """Save the weights of the last epoch, or of the one with the lowest
     perplexity on held-out text."""
@@ -149,11 +154,18 @@ def check(config):
         positive=(
             *("sequence_length", "num_layers", "num_experts", "hidden_dim"),
             *("intermediate_dim", "attention_dim", "num_heads"),
+            *("spatial_heads",),
             *("capacity_factor", "prefix_fraction"),
         ),
         not_negative=("num_sparse_blocks",),
         below_one=("dropout_rate",),
     )
+    check_ranges(config, positive=("window",))
+    if config.window and config.window > model.sequence_length:
+        raise ValueError(
+            "The window must begin within a row. Received: "
+            f"window={config.window}, sequence_length={model.sequence_length}"
+        )
     check_tokenizer(config.text)
     if not model.models:
         raise ValueError("Name a model to train: --models smlp")

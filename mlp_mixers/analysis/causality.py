@@ -19,6 +19,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from mlp_mixers.arguments import natural_number
 from mlp_mixers.arguments import positive_integer
 from mlp_mixers.ops.compiled import compiled
 from mlp_mixers.training.optimizer import AdamW
@@ -114,9 +115,9 @@ def leaks_future(
             trained on random tokens for so many steps, to see whether its
             loss stays above the floor. Needs a model that returns logits.
         num_tokens: K, from how many tokens those are drawn.
-        first_position: Loss counts from this output on, for models that are
+        first_position: Outputs count from this one on, for models that are
             asked for later ones only; the model's `first_predicted` if it has
-            one, else 0.
+            one, else 0. Earlier ones may know what they like.
         batch_size: Of that training.
         learning_rate: Of that training.
         seed: Of all that is drawn here.
@@ -143,6 +144,14 @@ def leaks_future(
             "A future needs two tokens, and two that differ. Received: "
             f"sequence_length={n}, vocabulary_size={size}"
         )
+    if first_position is None:
+        first_position = getattr(model, "first_predicted", 0)
+    first = natural_number(first_position, "first_position")
+    if first > n - 2:
+        raise ValueError(
+            "No output that counts has a future. Received: "
+            f"first_position={first}, sequence_length={n}"
+        )
     rng = np.random.default_rng(seed)
     make_inputs = make_inputs or _inputs_for(model)
 
@@ -161,7 +170,8 @@ def leaks_future(
     try:
         if random_weights:
             _randomize(model, rng)
-        found = _resample(model, outputs, trials, size, n, tolerance, rng)
+        places = range(first, n)
+        found = _resample(model, outputs, trials, size, places, tolerance, rng)
     finally:
         _restore(model, kept)
     if not found["mixes"]:
@@ -172,13 +182,10 @@ def leaks_future(
         )
     if training_steps:
         k = min(positive_integer(num_tokens, "num_tokens"), size)
-        start = first_position
-        if start is None:
-            start = getattr(model, "first_predicted", 0)
         loss = _train(
             model,
             make_inputs,
-            RandomTokens(k, n, batch_size, training_steps, start, seed),
+            RandomTokens(k, n, batch_size, training_steps, first, seed),
             learning_rate,
         )
         found.update(floor=math.log(k), loss=loss)
@@ -224,11 +231,13 @@ def _with_time_axis(outputs, n):
     )
 
 
-def _resample(model, outputs, trials, size, n, tolerance, rng):
+def _resample(model, outputs, trials, size, places, tolerance, rng):
+    """What an other future changes in the outputs at `places`, a range."""
+    first, n = places.start, places.stop
     leaking, worst, where, mixes = 0, 0.0, None, False
     for _ in range(trials):
         tokens = rng.integers(0, size, (1, n)).astype("int32")
-        cut = int(rng.integers(1, n))
+        cut = int(rng.integers(first + 1, n))
         other = tokens.copy()
         other[:, cut:] = _others(tokens[:, cut:], size, rng)
         noise = int(rng.integers(2**31))
@@ -237,12 +246,12 @@ def _resample(model, outputs, trials, size, n, tolerance, rng):
         _seed(model, noise)  # the same for both
         two = outputs(other)
         change = np.abs(one - two) / max(np.abs(one).max(), 1e-12)
-        change = change.reshape(n, -1).max(1)
-        if change[:cut].max() > tolerance:
+        change = change.reshape(n, -1).max(1)[first:cut]
+        if change.max() > tolerance:
             leaking += 1
-        if change[:cut].max() > worst:
-            worst = float(change[:cut].max())
-            where = int(change[:cut].argmax()), cut
+        if change.max() > worst:
+            worst = float(change.max())
+            where = first + int(change.argmax()), cut
         if not mixes:
             _seed(model, noise)
             mixes = _mixes(outputs, tokens, one, size, rng)

@@ -12,6 +12,7 @@ import numbers
 
 import numpy as np
 
+from mlp_mixers.arguments import natural_number
 from mlp_mixers.arguments import pair
 from mlp_mixers.data.preprocessing import INTERPOLATIONS
 from mlp_mixers.data.preprocessing import resize_image
@@ -258,24 +259,6 @@ def check_image(image):
             "An image must be an array (height, width, channels) of uint8, or "
             f"of floats in [0, 1]. Received: shape={shape}, dtype={dtype}"
         )
-
-
-def natural_number(value, name):
-    """Returns `value` as an `int`.
-
-    Raises:
-        ValueError: If `value` is anything but an integer, zero or above.
-    """
-    if (
-        not isinstance(value, numbers.Integral)
-        or isinstance(value, bool)
-        or value < 0
-    ):
-        raise ValueError(
-            f"`{name}` must be an integer and not negative. "
-            f"Received: {name}={value!r}"
-        )
-    return int(value)
 
 
 def probability(value, name):

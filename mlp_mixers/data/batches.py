@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from mlp_mixers.arguments import natural_number
 from mlp_mixers.arguments import positive_integer
-from mlp_mixers.data.augmentation import natural_number
 from mlp_mixers.data.augmentation import probability
 from mlp_mixers.data.augmentation import shift_images
 from mlp_mixers.data.epochs import EpochBatches

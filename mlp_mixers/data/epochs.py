@@ -3,8 +3,8 @@
 import keras
 import numpy as np
 
+from mlp_mixers.arguments import natural_number
 from mlp_mixers.arguments import positive_integer
-from mlp_mixers.data.augmentation import natural_number
 from mlp_mixers.data.look_ahead import LookAhead
 
 

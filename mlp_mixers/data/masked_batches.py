@@ -3,8 +3,8 @@
 import numpy as np
 
 from mlp_mixers.arguments import boolean
+from mlp_mixers.arguments import natural_number
 from mlp_mixers.arguments import positive_integer
-from mlp_mixers.data.augmentation import natural_number
 from mlp_mixers.data.epochs import EpochBatches
 from mlp_mixers.data.epochs import EpochOrder
 from mlp_mixers.data.epochs import number_of_batches

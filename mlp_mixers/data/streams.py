@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 
 from mlp_mixers.arguments import boolean
+from mlp_mixers.arguments import natural_number
 from mlp_mixers.arguments import positive_integer
-from mlp_mixers.data.augmentation import natural_number
 from mlp_mixers.data.epochs import EpochBatches
 from mlp_mixers.data.epochs import EpochOrder
 from mlp_mixers.data.epochs import number_of_batches
@@ -109,18 +109,32 @@ class CausalLMBatches(EpochBatches):
         batch_size: Rows in a batch.
         seed: Integer that the order follows from; `None` keeps it.
         drop_remainder: Whether to leave out a last, smaller batch.
+        first_predicted: The first output that counts; weights before it are
+            0. For models that are to be compared with one that can be asked
+            for later tokens only, see `CausalLM.first_predicted`.
 
     Raises:
         ValueError: If there is no batch, or an argument is out of range.
     """
 
     def __init__(
-        self, stream, pad_id, batch_size=32, seed=None, drop_remainder=False
+        self,
+        stream,
+        pad_id,
+        batch_size=32,
+        seed=None,
+        drop_remainder=False,
+        first_predicted=0,
     ):
         make = CausalBatchMaker(
-            stream, pad_id, batch_size, seed, drop_remainder
+            stream, pad_id, batch_size, seed, drop_remainder, first_predicted
         )
         super().__init__(make)
+
+    @property
+    def first_predicted(self):
+        """The first output that counts."""
+        return self._make.first_predicted
 
     @property
     def num_rows(self):
@@ -131,7 +145,9 @@ class CausalLMBatches(EpochBatches):
 class CausalBatchMaker:
     """The batch as a function of (epoch, index); see `CausalLMBatches`."""
 
-    def __init__(self, stream, pad_id, batch_size, seed, drop_remainder):
+    def __init__(
+        self, stream, pad_id, batch_size, seed, drop_remainder, first_predicted
+    ):
         self.token_ids = np.asarray(getattr(stream, "token_ids", stream))
         if self.token_ids.ndim != 2 or 0 in self.token_ids.shape:
             raise ValueError(
@@ -144,6 +160,15 @@ class CausalBatchMaker:
         if seed is not None:
             seed = natural_number(seed, "seed")
         self.drop_remainder = boolean(drop_remainder, "drop_remainder")
+        self.first_predicted = natural_number(
+            first_predicted, "first_predicted"
+        )
+        if self.first_predicted > self.token_ids.shape[1] - 2:
+            raise ValueError(
+                "No output would count. Received: "
+                f"first_predicted={first_predicted}, rows of "
+                f"{self.token_ids.shape[1] - 1} outputs"
+            )
         self._order = EpochOrder(len(self.token_ids), seed)
         if not len(self):
             raise ValueError(
@@ -161,4 +186,6 @@ class CausalBatchMaker:
         rows = self._order(epoch)[start : start + self.batch_size]
         tokens, labels = self.token_ids[rows, :-1], self.token_ids[rows, 1:]
         inputs = {"token_ids": tokens, "padding_mask": tokens != self.pad_id}
-        return inputs, labels, (labels != self.pad_id).astype("float32")
+        counted = np.arange(labels.shape[1]) >= self.first_predicted
+        counted = counted & (labels != self.pad_id)
+        return inputs, labels, counted.astype("float32")

@@ -15,7 +15,7 @@ import zlib
 
 import numpy as np
 
-from mlp_mixers.data.augmentation import natural_number
+from mlp_mixers.arguments import natural_number
 from mlp_mixers.data.sentences import split_sentences
 from mlp_mixers.data.split import shorten
 from mlp_mixers.data.tfds import GIB

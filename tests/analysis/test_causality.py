@@ -177,13 +177,41 @@ def test_routings(routing, leaks):
 def test_partial_routing_knows_its_prefix_and_nothing_else():
     model = causal_lm(routing="partial", prefix_fraction=0.4, router="hash")
     assert model.first_predicted == 3
-    report = leaks_future(model, trials=48, random_weights=True)
     # The first tokens choose the route, and their outputs know them all:
     # these outputs are not asked for.
+    honest = leaks_future(model, trials=48, random_weights=True)
+    assert not honest
+    assert honest.mixes
+    report = leaks_future(
+        model, trials=48, random_weights=True, first_position=0
+    )
     assert report
     position, cut = report.where
     assert position < model.first_predicted
     assert cut < 4
+
+
+def test_which_outputs_of_partial_routing_know_too_much():
+    """P = 4 tokens choose: outputs 0, 1, 2 know some that follow; 3 does not.
+
+    Output 3 predicts token 4, which has no vote.
+    """
+    model = causal_lm(routing="partial", prefix_fraction=0.4, router="hash")
+    rng = np.random.default_rng(0)
+    for weight in model.trainable_weights:
+        weight.assign(weight + 0.3 * rng.normal(size=weight.shape))
+    # One batch: in row t the tokens from t + 1 on are others.
+    tokens = np.repeat(rng.integers(0, V, (20, 1, N)), N, axis=1)
+    for t in range(N - 1):
+        tokens[:, t, t + 1 :] = rng.integers(0, V, (20, N - t - 1))
+    rows = tokens.reshape(-1, N).astype("int32")
+    inputs = {"token_ids": rows, "padding_mask": np.ones_like(rows)}
+    outputs = model.predict(inputs, batch_size=len(rows), verbose=0)
+    outputs = outputs.reshape(20, N, N, V)
+    unchanged = outputs[:, -1:]  # the last row has the tokens themselves
+    change = np.abs(outputs - unchanged).max(-1)  # (20, row, output)
+    own = change[:, np.arange(N), np.arange(N)].max(0)  # of output t in row t
+    np.testing.assert_array_equal(own > 1e-4, np.arange(N) < 3)
 
 
 @pytest.mark.slow
@@ -217,6 +245,10 @@ def test_sizes_that_are_not_known():
         leaks_future(model)
     with pytest.raises(ValueError, match="two tokens"):
         leaks_future(model, vocabulary_size=1, sequence_length=N)
+    with pytest.raises(ValueError, match="has a future"):
+        leaks_future(
+            model, vocabulary_size=V, sequence_length=N, first_position=N - 1
+        )
     pooled = keras.Model(
         model.input, keras.layers.GlobalAveragePooling1D()(model.output)
     )

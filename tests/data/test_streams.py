@@ -52,6 +52,11 @@ def test_batches(tokenizer):
     assert counted == stream.tokens - 1
     with pytest.raises(IndexError):
         batches[len(batches)]
+    later = CausalLMBatches(stream, tokenizer.pad_id, 3, first_predicted=2)
+    for i in range(len(batches)):
+        np.testing.assert_array_equal(
+            later[i][2], batches[i][2] * [0.0, 0.0, 1.0, 1.0]
+        )
 
 
 def test_the_order_follows_from_seed_and_epoch(tokenizer):
@@ -87,3 +92,5 @@ def test_bad_arguments(tokenizer):
         CausalLMBatches(rows[:0], 0)
     with pytest.raises(ValueError, match="seed"):
         CausalLMBatches(rows, 0, seed=-1)
+    with pytest.raises(ValueError, match="No output would count"):
+        CausalLMBatches(rows, 0, first_predicted=4)

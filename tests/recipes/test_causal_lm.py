@@ -144,8 +144,46 @@ def test_a_single_model_lies_in_the_folder_itself(text, tmp_path):
     results = causal_lm.main(config)
     scores = results["models"]["smlp-partial"]
     assert scores["first_predicted"] == 2  # of ⌊0.2 · 16⌋ = 3 tokens
+    assert scores["window"] == 3
+    assert scores["window_perplexity"] == pytest.approx(scores["perplexity"])
+    assert not scores["leaks"]
     assert (out / "preset").is_dir()
     assert not (out / "comparison.png").exists()
+
+
+def test_a_window_to_compare_in_and_who_cheats(text, tmp_path, capsys):
+    out = tmp_path / "run"
+    config = settings(text, out, "gmlp", "smlp-leaky", epochs=1, window=5)
+    scores = causal_lm.main(config)["models"]
+    assert not scores["gmlp"]["leaks"]
+    assert scores["smlp-leaky"]["leaks"]
+    printed = capsys.readouterr().out
+    assert "smlp-leaky sees what it predicts" in printed
+    assert "gmlp sees" not in printed
+    assert "from token 5 of a row on" in printed
+    # From logits, by hand.
+    model = SMLPCausalLM.from_preset(out / "gmlp" / "preset")
+    held_out = causal_lm.prepare(config).validation
+    lost = []
+    for i in range(len(held_out)):
+        inputs, labels, weights = held_out[i]
+        logits = np.asarray(model.predict_on_batch(inputs), "float64")
+        logits -= logits.max(-1, keepdims=True)
+        log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        log_p = np.take_along_axis(log_p, labels[..., None], -1)[..., 0]
+        for row, column in np.argwhere(weights > 0):
+            if column + 1 >= 5:  # the place of the token that is predicted
+                lost.append(-log_p[row, column])
+    expected = np.exp(np.mean(lost))
+    found = scores["gmlp"]["window_perplexity"]
+    assert found == pytest.approx(expected, rel=1e-4)
+
+
+def test_heads_of_gmlp_and_of_attention():
+    sizes = {**SIZES, "spatial_heads": 4, "num_heads": 2}
+    for variant, heads in (("gmlp", 4), ("smlp", 4), ("transformer", 2)):
+        backbone = causal_lm_models.build(variant, sizes, 256, "gmlp")
+        assert backbone.num_heads == heads
 
 
 @pytest.mark.parametrize("first", [0, 5])
