@@ -10,9 +10,13 @@ from keras import ops
 from PIL import Image
 
 from mlp_mixers.analysis import count_flops
+from mlp_mixers.data import CausalLMBatches
+from mlp_mixers.layers import SparseFeatureExperts
 from mlp_mixers.layers import SpatialGatingUnit
 from mlp_mixers.models import GMLPImageClassifier
 from mlp_mixers.models import MixerBackbone
+from mlp_mixers.models import SMLPBackbone
+from mlp_mixers.models import SMLPCausalLM
 from mlp_mixers.weights import export_checkpoint
 from mlp_mixers.weights import load_checkpoint
 
@@ -47,6 +51,11 @@ def backends():
 @pytest.fixture(scope="module")
 def reading():
     return load("04_reading_with_mlps")
+
+
+@pytest.fixture(scope="module")
+def experts():
+    return load("05_experts")
 
 
 def arrays(*shapes):
@@ -318,3 +327,74 @@ def test_only_padding_that_is_not_kept_out_has_an_effect(reading, padding):
         for mask_padding in (True, False)
     )
     assert kept_out < 1e-5 < 1e-2 < let_in
+
+
+@pytest.mark.parametrize("n", [1, 7, 300])
+def test_places_in_queue_count_those_before(experts, n):
+    ids = np.random.default_rng(n).integers(0, 4, n)
+    expected = [int((ids[:t] == ids[t]).sum()) for t in range(n)]
+    assert experts.places_in_queue(ids, 4).tolist() == expected
+    kept = experts.queue(ids, 4, capacity=2)
+    assert kept.tolist() == [place < 2 for place in expected]
+
+
+def test_hard_leaky_unit_is_the_leaky_layer_without_its_gate(experts):
+    layer = SparseFeatureExperts(3, routing="leaky", sequence_length=6)
+    layer.build((None, 6, 10))
+    weights = {w.name: w for w in layer.trainable_weights}
+    for name in ("spatial_kernel", "spatial_bias", "router_kernel"):
+        weights[name].assign(arrays(weights[name].shape)[0])
+    (z,) = arrays((2, 6, 10))
+    w, b, w_r = (
+        ops.convert_to_numpy(weights[name])
+        for name in ("spatial_kernel", "spatial_bias", "router_kernel")
+    )
+    v = norm(z[..., 5:], 1, 0)
+    p = np.exp(np.einsum("rnc,ne->rce", v, w_r))
+    gates = (p / p.sum(-1, keepdims=True)).max(-1)  # (2, 5)
+    got = experts.hard_leaky_unit(z, np.tril(w), b, w_r)
+    np.testing.assert_allclose(
+        got * gates[:, None],
+        ops.convert_to_numpy(layer(z)),
+        rtol=1e-4,
+        atol=1e-4,
+    )
+
+
+def test_a_leak_without_a_slope_shows_in_whole_suffixes_only(experts):
+    nudge, token, half = map(experts.share_caught, ("nudge", "token", "half"))
+    assert nudge < 0.01 < token < half
+    assert half > 0.99
+
+
+def test_perplexity_is_that_of_evaluate_on_the_same_window(experts):
+    backbone = SMLPBackbone(
+        vocabulary_size=9,
+        sequence_length=10,
+        num_dense_blocks=0,
+        num_sparse_blocks=1,
+        hidden_dim=8,
+        intermediate_dim=16,
+        num_experts=2,
+        router="switch",
+        routing="partial",
+        prefix_fraction=0.4,
+    )
+    model = SMLPCausalLM(backbone)
+    for weight, value in zip(
+        model.trainable_weights,
+        arrays(*(w.shape for w in model.trainable_weights)),
+    ):
+        weight.assign(value)
+    model.compile("sgd")
+    rows = np.random.default_rng(0).integers(0, 9, (4, 11)).astype("int32")
+    rows[-1, 8:] = 0  # padding
+    batches = CausalLMBatches(rows, pad_id=0, batch_size=2)
+    expected = model.evaluate(batches, verbose=0, return_dict=True)
+    assert model.first_predicted == 3
+    assert experts.perplexity(model, batches, 3) == pytest.approx(
+        expected["perplexity"], rel=1e-4
+    )
+    assert experts.perplexity(model, batches) != pytest.approx(
+        expected["perplexity"], rel=1e-2
+    )

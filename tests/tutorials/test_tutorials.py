@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -32,6 +33,15 @@ PICTURES = {
         "04_perplexity.png",
         "04_toeplitz.png",
         "04_attention.png",
+    ],
+    "05_experts": [
+        "05_balance_loss.png",
+        "05_routers.png",
+        "05_two_ways_to_cut.png",
+        "05_who_sees_the_future.png",
+        "05_floor.png",
+        "05_perplexity.png",
+        "05_expert_load.png",
     ],
 }
 # Far more than they take, for a machine that has other work.
@@ -90,6 +100,20 @@ def test_solutions_of_the_fourth_tutorial_train(environment, tmp_path):
     ]
     assert len(perplexities) == 4
     assert max(perplexities) < 300
+
+
+def test_solutions_of_the_fifth_tutorial_train(environment, tmp_path):
+    solutions = TUTORIALS / "solutions" / "05_experts.py"
+    output = run(solutions, environment, tmp_path)
+    assert "nudge caught in 0% of the rows" in output
+    deterministic, partial = (
+        [float(number) for number in re.findall(r"\d+\.\d", line)]
+        for line in output.splitlines()
+        if line.startswith("trained")
+    )
+    # The window is easier, and partial routing counts nothing else.
+    assert deterministic[1] < deterministic[0] < 200
+    assert partial[0] == partial[1] < 200
 
 
 @pytest.mark.skipif(
