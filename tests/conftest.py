@@ -36,11 +36,12 @@ WITHOUT_BACKEND = {
         *("mixing", "npz", "policies", "preprocessing", "sources", "split"),
         *("tfds", "tokenizer", "text_sources", "sentences", "packing"),
         *("masking", "text_encoder", "task_data", "glue", "tsv", "squad"),
-        *("span_windows", "task_sources"),
+        *("span_windows", "task_sources", "streams", "choices"),
     ),
+    "models": ("sampling",),
     "training": ("task_metrics", "span_metrics"),
     "weights": ("files", "resize"),
-    "recipes": ("finetune_settings",),
+    "recipes": ("finetune_settings", "checks", "records", "text_pictures"),
     "": ("arguments", "docs"),
 }
 

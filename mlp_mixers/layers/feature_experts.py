@@ -11,12 +11,12 @@ from keras import ops
 
 from mlp_mixers.arguments import not_negative
 from mlp_mixers.layers.routing_record import RoutingRecord
-from mlp_mixers.layers.routing_record import counts_of
 from mlp_mixers.layers.spatial_gating_unit import SpatialGatingUnit
 from mlp_mixers.ops import zero_padding
 from mlp_mixers.ops.decoding import causal_rows
 from mlp_mixers.ops.decoding import causal_toeplitz_rows
 from mlp_mixers.ops.dispatch import Blocks
+from mlp_mixers.ops.dispatch import count_by_expert
 from mlp_mixers.ops.gather import take_along_last
 
 ROUTINGS = ("deterministic", "partial", "leaky")
@@ -55,8 +55,9 @@ class SparseFeatureExperts(SpatialGatingUnit):
             chunks. Of a batch with a mask, examples that are shorter than P
             are always routed so: there is nothing else to route them by.
         balance_loss_weight: Weight of the balance loss of the learned
-            routings, `E · Σ_e f_e · P_e` over all channels of a step, added
-            in training; see `SwitchRouter`. The paper names none.
+            routings, `E · Σ_e f_e · P_e` over all channels of a step whose
+            examples choose a route, added in training; see `SwitchRouter`.
+            The paper names none.
         sequence_length: See `SpatialGatingUnit`.
         toeplitz: See `SpatialGatingUnit`.
         causal: Whether a token sees itself and earlier ones only, as
@@ -224,12 +225,16 @@ class SparseFeatureExperts(SpatialGatingUnit):
         p = ops.softmax(ops.einsum("bpc,pe->bce", prefix, kernel), axis=-1)
         ids = ops.cast(ops.argmax(p, axis=-1), "int32")
         gates = take_along_last(p, ids[..., None])[..., 0]
+        if mask is None:
+            is_short = ops.zeros((batch, 1), "bool")
+        else:
+            real = ops.sum(ops.cast(mask, "int32"), axis=1, keepdims=True)
+            # Nothing has nothing to say, in leaky routing too.
+            is_short = real < max(self.prefix_length, 1)  # (b, 1)
         if training:
-            self._tell(p, ids)
+            self._tell(p, ids, ops.logical_not(is_short))
         if mask is None or self.routing == "leaky":
             return ids, gates
-        real = ops.sum(ops.cast(mask, "int32"), axis=1, keepdims=True)
-        is_short = real < self.prefix_length  # (b, 1)
         return (
             ops.where(is_short, chunks, ids),
             ops.where(is_short, ones, gates),
@@ -261,13 +266,20 @@ class SparseFeatureExperts(SpatialGatingUnit):
     def _as_factor(self, gates, dtype):
         return ops.cast(gates, dtype)[:, None]  # (b, 1, c)
 
-    def _tell(self, p, ids):
-        """The balance loss of a training step, and its metrics."""
-        counts = counts_of(ids, self.num_experts)
+    def _tell(self, p, ids, choose):
+        """The balance loss of a training step, and its metrics.
+
+        Of the examples that `choose`, `(b, 1)`: the others are padding, or
+        too short to have a say.
+        """
+        experts = self.num_experts
+        counts = count_by_expert(ops.where(choose, ids, experts), experts)
         total = ops.sum(counts)
-        f = ops.cast(counts, "float32") / ops.cast(total, "float32")
-        loss = self.num_experts * ops.sum(
-            ops.stop_gradient(f) * ops.mean(p, axis=(0, 1))
+        some = ops.cast(ops.maximum(total, 1), "float32")
+        f = ops.cast(counts, "float32") / some
+        p = ops.where(choose[..., None], p, 0.0)
+        loss = experts * ops.sum(
+            ops.stop_gradient(f) * ops.sum(p, axis=(0, 1)) / some
         )
         if self.balance_loss_weight:
             self.add_loss(self.balance_loss_weight * loss)

@@ -10,6 +10,7 @@ from keras import ops
 
 from mlp_mixers.arguments import not_negative
 from mlp_mixers.arguments import positive_integer
+from mlp_mixers.ops.dispatch import count_by_expert
 
 GROUPS = ("sequence", "batch")
 
@@ -205,15 +206,15 @@ class LearnedRouter(Router):
     def losses_of(self, logits, probabilities, first_choice, mask):
         """The losses of a step, as in `Routing`."""
         experts = self.num_experts
-        chosen = ops.cast(
-            first_choice[..., None] == ops.arange(experts, dtype="int32"),
-            "float32",
-        )
-        f = masked_mean(chosen, mask)  # (E,)
+        if mask is not None:
+            real = ops.cast(mask, "bool")
+            first_choice = ops.where(real, first_choice, experts)
+        chosen = ops.cast(count_by_expert(first_choice, experts), "float32")
+        f = chosen / ops.maximum(ops.sum(chosen), 1.0)  # (E,)
         p = masked_mean(probabilities, mask)
         z = ops.square(ops.logsumexp(logits, axis=-1, keepdims=True))
         return {
-            "balance_loss": experts * ops.sum(ops.stop_gradient(f) * p),
+            "balance_loss": experts * ops.sum(f * p),
             "z_loss": masked_mean(z, mask)[0],
         }
 

@@ -68,10 +68,3 @@ class RoutingRecord:
     def reset(self):
         """Forgets all steps."""
         self.sums.assign(np.zeros(self.sums.shape, "float32"))
-
-
-def counts_of(expert_ids, num_experts):
-    """How many choices fall on each expert: int32 of any shape to `(E,)`."""
-    ids = ops.reshape(expert_ids, (-1, 1))
-    chosen = ids == ops.arange(num_experts, dtype="int32")
-    return ops.sum(ops.cast(chosen, "int32"), axis=0)

@@ -12,12 +12,12 @@ from mlp_mixers.arguments import positive_integer
 from mlp_mixers.arguments import positive_number
 from mlp_mixers.layers.get_router import get_router
 from mlp_mixers.layers.routing_record import RoutingRecord
-from mlp_mixers.layers.routing_record import counts_of
 from mlp_mixers.ops import check_padding_mask
 from mlp_mixers.ops import zero_padding
 from mlp_mixers.ops.dispatch import Blocks
 from mlp_mixers.ops.dispatch import Slots
 from mlp_mixers.ops.dispatch import capacity_of
+from mlp_mixers.ops.dispatch import count_by_expert
 
 
 @keras.saving.register_keras_serializable(package="mlp_mixers")
@@ -231,7 +231,7 @@ class SparseTokenExperts(keras.layers.Layer):
             weight = self.router.loss_weights.get(name, 1.0)
             if weight:
                 self.add_loss(weight * value)
-        counts = counts_of(ids, self.num_experts)
+        counts = count_by_expert(ids, self.num_experts)
         places = ops.sum(ops.cast(kept, "int32"))
         self.routing_record.add(counts, places, routing.losses)
 

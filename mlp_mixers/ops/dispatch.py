@@ -56,6 +56,22 @@ def sort_by_expert(expert_ids, num_experts):
     return order, counts, starts, places
 
 
+def count_by_expert(expert_ids, num_experts):
+    """How many of all items each expert has, in work that E leaves alone.
+
+    Args:
+        expert_ids: int32 of any shape, in `[0, E]`.
+        num_experts: E.
+
+    Returns:
+        int32 `(E,)`.
+    """
+    ids = ops.reshape(expert_ids, (-1,))
+    # Integers: sums of ones in half precision stop at 256.
+    counts = ops.segment_sum(ops.ones_like(ids), ids, num_experts + 1)
+    return ops.cast(counts[:-1], "int32")
+
+
 class Slots:
     """A place for each item with its expert, while there are places.
 

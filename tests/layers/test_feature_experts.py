@@ -130,7 +130,7 @@ def test_permuted_chunks_with_permuted_experts(x, rng):
 def test_shorter_inputs_are_prefixes(routing, x, rng):
     layer = make(rng, routing)
     whole = call(layer, x)
-    for n in range(P, N):
+    for n in (P, N - 3):
         np.testing.assert_allclose(
             call(layer, x[:, :n]), whole[:, :n], rtol=1e-4, atol=1e-5
         )
@@ -188,42 +188,92 @@ def test_an_empty_cache(x, rng):
         make(rng, "leaky").make_cache(B, N)
 
 
-@pytest.mark.parametrize("routing", ["partial", "leaky"])
-def test_balance_loss_and_metrics(routing, x, rng):
-    inputs = keras.Input((N, 2 * C))
-    layer = SparseFeatureExperts(
-        E, routing, FRACTION, balance_loss_weight=5.0, name="features"
-    )
-    model = keras.Model(inputs, layer(inputs))
-    randomize(layer, rng)
-    model.compile(keras.optimizers.SGD(0.0), loss="mse")
-    y = np.zeros((B, N, C), "float32")
-    logs = model.fit(x, y, verbose=0, callbacks=[RoutingMetrics()]).history
-    rows = {"leaky": N, "partial": P}[routing]
-    z2 = normalise(layer, x[..., C:])[:, :rows]
+def balance_by_hand(layer, x, mask, chosen):
+    """The loss over the examples that choose a route, and the shares."""
+    rows = {"leaky": N, "partial": P}[layer.routing]
+    z2 = (normalise(layer, x[..., C:]) * mask[..., None])[chosen, :rows]
     logits = np.einsum("bpc,pe->bce", z2, numpy(layer.router_kernel))
     p = np.exp(logits - logits.max(-1, keepdims=True))
     p /= p.sum(-1, keepdims=True)
-    f = np.bincount(p.argmax(-1).ravel(), minlength=E) / (B * C)
-    balance = E * np.sum(f * p.mean((0, 1)))
-    task = model.evaluate(x, y, verbose=0, return_dict=True)["loss"]
-    np.testing.assert_allclose(
-        logs["features_balance_loss"][0], balance, rtol=1e-4
-    )
-    np.testing.assert_allclose(logs["loss"][0], task + 5 * balance, rtol=1e-4)
-    assert logs["features_drop_rate"][0] == 0
+    f = np.bincount(p.argmax(-1).ravel(), minlength=E) / (len(z2) * C)
+    return E * np.sum(f * p.mean((0, 1))), f
 
 
-def test_the_route_is_in_single_precision(x, rng):
+@pytest.mark.parametrize("routing", ["partial", "leaky"])
+def test_balance_loss_and_metrics(routing, x, rng):
+    """Examples that choose no route have no share in them."""
+    inputs = keras.Input((N, 2 * C)), keras.Input((N,), dtype="bool")
     layer = SparseFeatureExperts(
-        E, "partial", FRACTION, sequence_length=N, dtype="mixed_bfloat16"
+        E, routing, FRACTION, balance_loss_weight=5.0, name="features"
+    )
+    model = keras.Model(inputs, layer(inputs[0], mask=inputs[1]))
+    randomize(layer, rng)
+    model.compile(keras.optimizers.SGD(0.0), loss="mse")
+    y = np.zeros((B, N, C), "float32")
+    too_few = P - 1 if routing == "partial" else 0
+    for lengths in ([N, N, N], [10, 7, too_few], [too_few] * B):
+        mask = np.arange(N) < np.array(lengths)[:, None]
+        logs = model.fit(
+            (x, mask), y, verbose=0, callbacks=[RoutingMetrics()]
+        ).history
+        logs = {
+            name.removeprefix("features_"): v[0] for name, v in logs.items()
+        }
+        task = model.evaluate((x, mask), y, verbose=0, return_dict=True)
+        chosen = np.array(lengths) > too_few
+        balance, shares = 0, np.zeros(E)
+        if chosen.any():
+            balance, shares = balance_by_hand(layer, x, mask, chosen)
+        for name, expected in (
+            ("balance_loss", balance),
+            ("max_load", E * shares.max()),
+            ("loss", task["loss"] + 5 * balance),
+        ):
+            np.testing.assert_allclose(logs[name], expected, rtol=1e-4)
+        if chosen.any():
+            assert logs["drop_rate"] == 0
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_the_route_is_in_single_precision(policy, x, rng):
+    """Logits that half precision takes for equal are told apart."""
+    layer = SparseFeatureExperts(
+        E, "partial", FRACTION, sequence_length=N, dtype=policy
     )
     layer.build((None, N, 2 * C))
     assert layer.router_kernel.dtype == "float32"
-    y = layer(x, training=True)
-    assert keras.backend.standardize_dtype(y.dtype) == "bfloat16"
-    _, gates = layer._route(ops.cast(x[..., C:], "bfloat16"), None)
+    kernel = np.ones((P, E))
+    kernel[:, 2] += 1e-4
+    layer.router_kernel.assign(kernel)
+    half = policy.removeprefix("mixed_")
+    ids, gates = layer._route(ops.ones((1, N, C), half), None)
+    np.testing.assert_array_equal(ops.convert_to_numpy(ids), 2)
     assert keras.backend.standardize_dtype(gates.dtype) == "float32"
+
+
+@pytest.mark.parametrize("routing", ["deterministic", "partial"])
+def test_causal_after_training_and_from_a_file(routing, x, rng, tmp_path):
+    """Five steps with weight decay; what W holds above is not looked at."""
+    inputs = keras.Input((N, 2 * C))
+    layer = SparseFeatureExperts(E, routing, FRACTION)
+    model = keras.Model(inputs, layer(inputs))
+    randomize(layer, rng)
+    model.compile(keras.optimizers.AdamW(0.1, weight_decay=0.5), loss="mse")
+    target = rng.normal(size=(B, N, C))
+    model.fit(x, target, epochs=5, batch_size=B, verbose=0)
+    model.save(tmp_path / "features.keras")
+    again = keras.saving.load_model(tmp_path / "features.keras")
+    before = call(again, x)
+    np.testing.assert_allclose(before, call(model, x), rtol=1e-6)
+    for t in range(P, N):
+        other = x.copy()
+        other[:, t:] = rng.normal(size=other[:, t:].shape)
+        after = call(again, other)
+        np.testing.assert_allclose(after[:, :t], before[:, :t], 1e-5, 1e-6)
+        # And a token does see itself, by W too: half of it stays.
+        other = x.copy()
+        other[:, t, C:] = rng.normal(size=(B, C))
+        assert (call(again, other)[:, t] != before[:, t]).any()
 
 
 def test_arguments():

@@ -12,7 +12,9 @@ from mlp_mixers.layers.hash_router import HashRouter
 from mlp_mixers.layers.router import Router
 from mlp_mixers.layers.router import Routing
 from mlp_mixers.layers.switch_router import SwitchRouter
+from mlp_mixers.layers.token_experts import SparseTokenExperts
 from mlp_mixers.layers.top_two_router import TopTwoRouter
+from mlp_mixers.ops.compiled import compiled
 
 B, N, D, E = 3, 10, 6, 4
 
@@ -38,6 +40,12 @@ def mask():
 
 def numpy(routing):
     return [ops.convert_to_numpy(part) for part in routing[:2]]
+
+
+def at_once(router, x):
+    """The call in training as one program, for a shape that comes once."""
+    draw = compiled(lambda x: router(x, training=True)[:2], router.variables)
+    return numpy(draw(ops.convert_to_tensor(x)))
 
 
 def probabilities(router, x):
@@ -113,7 +121,7 @@ def test_top_two_in_inference(x, second_choice):
 def test_second_choices_are_drawn_from_what_is_left():
     router = make(TopTwoRouter, seed=0)
     x = np.broadcast_to(np.linspace(-1, 1, D), (40, 100, D)).astype("f4")
-    ids, gates = numpy(router(x, training=True))
+    ids, gates = at_once(router, x)
     _, p = probabilities(router, x[:1, :1])
     p = p[0, 0]
     first = p.argmax()
@@ -130,7 +138,7 @@ def test_second_choices_are_drawn_from_what_is_left():
 def test_random_second_choices_come_with_twice_their_gate():
     router = make(TopTwoRouter, second_choice="random", seed=0, scale=2.0)
     x = np.broadcast_to(np.linspace(-1, 1, D), (40, 100, D)).astype("f4")
-    ids, gates = numpy(router(x, training=True))
+    ids, gates = at_once(router, x)
     kept = (ids[..., 1] < E).mean()
     np.testing.assert_allclose(kept, min(1, 2 * gates[0, 0, 1]), atol=0.03)
     assert 0.1 < kept < 0.95  # else this test says nothing
@@ -168,6 +176,23 @@ def test_base_in_inference_takes_the_best(x):
     np.testing.assert_allclose(w.T @ w, 0.01 * np.eye(E), atol=1e-6)
 
 
+def test_ties_go_to_the_first_experts(x):
+    """On every backend: a router of zeros likes all experts equally."""
+    for cls, expected in ((SwitchRouter, [0]), (TopTwoRouter, [0, 1])):
+        for training in (False, True):
+            options = {"second_choice": "all"} if len(expected) == 2 else {}
+            router = make(cls, scale=0.0, **options)
+            ids, gates = numpy(router(x, training=training))
+            np.testing.assert_array_equal(ids, np.full_like(ids, expected))
+            each = 1 / E if len(expected) == 1 else 1 / 2
+            np.testing.assert_allclose(gates, each, rtol=1e-6)
+    router = make(BaseRouter, scale=0.0)
+    assert (numpy(router(x))[0] == 0).all()
+    loads = np.bincount(numpy(router(x, training=True))[0].ravel())
+    assert len(loads) == E
+    assert loads.max() - loads.min() <= 1
+
+
 def test_hash_is_a_balanced_table(x):
     router = make(HashRouter, vocabulary_size=30, seed=5)
     table = ops.convert_to_numpy(router.table)
@@ -187,6 +212,22 @@ def test_hash_is_a_balanced_table(x):
     # nothing else goes there.
     assert sorted(busy)[-2:] == [500, 1000]
     assert abs(busy[busy < 500] - (300 + 250 + 260) / 2).max() <= 10
+
+
+def test_a_table_is_saved(x, tmp_path):
+    """Another one than the seed's."""
+    inputs = keras.Input((N, D)), keras.Input((N,), dtype="int32")
+    layer = SparseTokenExperts(E, 5, HashRouter(vocabulary_size=30))
+    model = keras.Model(inputs, layer(inputs[0], token_ids=inputs[1]))
+    first = ops.convert_to_numpy(layer.router.table)
+    layer.router.balance(np.arange(30))
+    table = ops.convert_to_numpy(layer.router.table)
+    assert (table != first).any()
+    model.save(tmp_path / "hash.keras")
+    again = keras.saving.load_model(tmp_path / "hash.keras")
+    router = again.get_layer(layer.name).router
+    np.testing.assert_array_equal(ops.convert_to_numpy(router.table), table)
+    assert "int32" in str(router.table.dtype)
 
 
 def test_hash_errors(x):

@@ -1,5 +1,7 @@
 """Sparse language models: what they are, and what they write."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -49,15 +51,31 @@ def backbone(vocabulary_size=V, **arguments):
 
 
 def language_model(rng, kind="deterministic", **arguments):
-    model = SMLPCausalLM(backbone(**KINDS[kind], **arguments))
-    for layer in model.backbone._flatten_layers():
-        table = getattr(layer, "table", None)
-        if table is not None:
-            kept = ops.convert_to_numpy(table)
-            randomize(model, rng)
-            table.assign(kept)
-            return model
-    return randomize(model, rng)
+    """A model with random weights.
+
+    Made once, and so are its programs: whoever asks again gets the same
+    model, with weights of his own.
+    """
+    model, first = made(kind, tuple(arguments.items()))
+    model.set_weights(first)
+    tables = [
+        layer.table
+        for layer in model.backbone._flatten_layers()
+        if hasattr(layer, "table")
+    ]
+    kept = [ops.convert_to_numpy(table) for table in tables]
+    randomize(model, rng)
+    for table, value in zip(tables, kept):
+        table.assign(value)
+    return model
+
+
+@functools.cache
+def made(kind, arguments):
+    """A model and its first weights."""
+    sizes = {"num_dense_blocks": 1, **KINDS[kind], **dict(arguments)}
+    model = SMLPCausalLM(backbone(**sizes))
+    return model, model.get_weights()
 
 
 @pytest.fixture(scope="module")
@@ -65,13 +83,20 @@ def tokenizer():
     return Tokenizer.train(TEXTS, 280)
 
 
-def logits_of(model, ids, lengths=None):
+def inputs_of(ids):
+    """Rows of one length as inputs of the longest."""
     ids = np.asarray(ids, "int32")
-    if lengths is None:
-        lengths = [ids.shape[1]] * len(ids)
-    mask = np.arange(ids.shape[1]) < np.asarray(lengths)[:, None]
-    inputs = {"token_ids": ids, "padding_mask": mask.astype("int32")}
-    return ops.convert_to_numpy(model(inputs))
+    padded = np.zeros((len(ids), N), "int32")
+    padded[:, : ids.shape[1]] = ids
+    mask = np.zeros_like(padded)
+    mask[:, : ids.shape[1]] = 1
+    return {"token_ids": padded, "padding_mask": mask}
+
+
+def logits_of(model, ids):
+    """Logits of rows of one length, by a program that is made once."""
+    logits = keras.Model.predict_on_batch(model, inputs_of(ids))
+    return np.asarray(logits)[:, : np.shape(ids)[1]]
 
 
 @pytest.mark.parametrize(
@@ -148,6 +173,28 @@ def test_one_token_at_a_time_is_the_whole(kind, rng):
         at = lengths + more
         if more < 2:
             _, logits, caches = writer.step(ids[rows, at], caches, at)
+
+
+@pytest.mark.parametrize("kind", ["deterministic", "partial", "gshard"])
+def test_a_row_is_the_same_twice_alone_and_shorter(kind, rng):
+    """To the bit twice; to rounding alone, and as the start of a longer one.
+
+    Experts of a whole batch are asked in other blocks than those of a row.
+    """
+    model = language_model(rng, kind)
+    ids = rng.integers(0, V, (3, N)).astype("int32")
+    whole = logits_of(model, ids)
+    np.testing.assert_array_equal(logits_of(model, ids), whole)
+    alone = logits_of(model, ids[1:2])
+    np.testing.assert_allclose(alone, whole[1:2], rtol=1e-5, atol=1e-5)
+    # Padded on the right, and cut there.
+    n = N - 5
+    short = logits_of(model, ids[:, :n])
+    np.testing.assert_allclose(short, whole[:, :n], rtol=1e-5, atol=1e-5)
+    cut = {k: v[:, :n] for k, v in inputs_of(ids[:, :n]).items()}
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(model(cut)), short, rtol=1e-5, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("kind", ["deterministic", "switch"])
@@ -312,6 +359,28 @@ def test_no_gradient_comes_from_contaminated_outputs(rng):
     assert (results[0] != results[3]).any()
 
 
+def test_the_loss_looks_at_no_contaminated_output(rng):
+    """Of P = 4 tokens that choose, outputs 0, 1, 2 know what follows."""
+    model = SMLPCausalLM(backbone(routing="partial", prefix_fraction=0.3))
+    model.compile(keras.optimizers.SGD(0.0))
+    labels = rng.integers(0, V, (2, N))
+    logits = rng.normal(size=(2, N, V)).astype("float32")
+
+    def loss(changed=None):
+        given = logits.copy()
+        if changed is not None:
+            given[:, changed] += rng.normal(size=V)
+        y, given = map(ops.convert_to_tensor, (labels, given))
+        return float(model.compute_loss(y=y, y_pred=given))
+
+    p = np.exp(logits[:, 3:].astype("float64"))
+    p /= p.sum(-1, keepdims=True)
+    right = np.take_along_axis(p, labels[:, 3:, None], -1)
+    np.testing.assert_allclose(loss(), -np.log(right).mean(), rtol=1e-5)
+    moved = [loss(t) != loss() for t in range(N)]
+    np.testing.assert_array_equal(moved, np.arange(N) >= 3)
+
+
 def test_short_prompts_of_partial_routing(rng):
     model = SMLPCausalLM(backbone(routing="partial", prefix_fraction=0.3))
     with pytest.raises(ValueError, match="prompts of 4 tokens"):
@@ -345,7 +414,7 @@ def test_metrics_of_experts_are_shown_in_training_only(rng):
 @pytest.mark.parametrize("kind", KINDS)
 def test_presets_give_it_back(kind, tokenizer, tmp_path, rng):
     model = SMLPCausalLM(
-        backbone(tokenizer.vocabulary_size, **KINDS[kind]),
+        backbone(tokenizer.vocabulary_size, num_dense_blocks=1, **KINDS[kind]),
         tokenizer=tokenizer,
     )
     model.save_to_preset(tmp_path)
@@ -372,7 +441,9 @@ def test_blocks_do_not_share_routers():
 @pytest.mark.parametrize("kind", ["deterministic", "partial", "gshard"])
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_half_precision(policy, kind, rng):
-    model = SMLPCausalLM(backbone(**KINDS[kind], dtype=policy))
+    model = SMLPCausalLM(
+        backbone(num_dense_blocks=1, **KINDS[kind], dtype=policy)
+    )
     model.compile(keras.optimizers.SGD(0.01))
     ids = rng.integers(0, V, (4, N + 1)).astype("int32")
     x = {"token_ids": ids[:, :-1], "padding_mask": np.ones((4, N), "int32")}
