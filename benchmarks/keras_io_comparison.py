@@ -197,7 +197,6 @@ def main():
     study.main(
         study.Study(
             name="keras_io_comparison",
-            description=__doc__.splitlines()[0],
             settings={
                 "training": dataclasses.asdict(TRAINING),
                 "sizes": {
@@ -208,7 +207,8 @@ def main():
             plan=plan(),
             train=functools.partial(train, data.load_digits()),
             table=table,
-        )
+        ),
+        study.command_line(__doc__).parse_args(),
     )
 
 

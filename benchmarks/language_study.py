@@ -25,7 +25,6 @@ they are; what they write is kept under `runs/language_study`, and a run that
 was interrupted goes on. `docs/results/language.md` has the numbers.
 """
 
-import argparse
 import dataclasses
 import functools
 import pathlib
@@ -35,13 +34,14 @@ import mlp_mixers  # noqa: F401 - first, so that it can choose a backend
 import keras  # isort: skip
 
 from benchmarks import study
-from mlp_mixers import data
+from benchmarks import study_text
 from recipes import finetune
 from recipes import finetune_settings
 from recipes import mlm
 from recipes import mlm_settings
 
 FOLDER = pathlib.Path("runs/language_study")
+TOKENIZER = FOLDER / "tokenizer.json"
 SEEDS = 3
 EPOCHS = 3
 VOCABULARY = 4_000
@@ -77,9 +77,7 @@ def pretraining(text, variant, seed):
     """Settings of `recipes.mlm`."""
     return mlm_settings.Config(
         model=mlm_settings.Model(**SIZES, **VARIANTS[variant]),
-        text=mlm_settings.Text(
-            f"text:{text}", tokenizer=FOLDER / "tokenizer.json"
-        ),
+        text=mlm_settings.Text(f"text:{text}", tokenizer=TOKENIZER),
         training=mlm_settings.Training(
             epochs=EPOCHS, batch_size=32, learning_rate=LEARNING_RATE
         ),
@@ -121,15 +119,6 @@ def train(text, glue, kind, *key):
 def headline(results):
     """Accuracy on the validation part; of one seed, the median is it."""
     return results["parts"]["validation"]["accuracy"]["median"]
-
-
-def prepare(text):
-    """The one tokenizer of all runs."""
-    path = FOLDER / "tokenizer.json"
-    if not path.exists():
-        documents = data.load_text(f"text:{text}").train
-        FOLDER.mkdir(parents=True, exist_ok=True)
-        data.Tokenizer.train(documents, VOCABULARY).save(path)
 
 
 def table(finished):
@@ -174,11 +163,21 @@ def _with_key(finished, *begin):
 
 
 def main():
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--text", type=pathlib.Path, required=True)
-    parser.add_argument("--glue", type=pathlib.Path, required=True)
-    given, rest = parser.parse_known_args()
-    prepare(given.text)
+    parser = study.command_line(__doc__)
+    parser.add_argument(
+        "--text",
+        type=pathlib.Path,
+        required=True,
+        help="file or folder of plain text",
+    )
+    parser.add_argument(
+        "--glue",
+        type=pathlib.Path,
+        required=True,
+        help="folder with SST-2, MRPC and RTE",
+    )
+    given = parser.parse_args()
+    study_text.prepare_tokenizer(given.text, TOKENIZER, VOCABULARY)
     plan = [("pretrain", v, seed) for seed in range(SEEDS) for v in VARIANTS]
     plan += [
         ("finetune", model, task, seed)
@@ -190,7 +189,6 @@ def main():
     study.main(
         study.Study(
             name="language_study",
-            description=__doc__.splitlines()[0],
             settings={
                 "training": dataclasses.asdict(mlm_settings.resolve(shared)[0]),
                 "sizes": SIZES,
@@ -205,7 +203,7 @@ def main():
             table=table,
             shown="score",
         ),
-        rest,
+        given,
     )
 
 

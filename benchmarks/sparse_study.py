@@ -21,7 +21,6 @@ interrupted goes on. `--pilot` tries learning rates for one epoch, with a seed
 of their own. `docs/results/sparse.md` has the numbers.
 """
 
-import argparse
 import dataclasses
 import functools
 import pathlib
@@ -31,11 +30,12 @@ import mlp_mixers  # noqa: F401 - first, so that it can choose a backend
 import keras  # isort: skip
 
 from benchmarks import study
-from mlp_mixers import data
+from benchmarks import study_text
 from recipes import causal_lm
 from recipes import causal_lm_settings as settings
 
 FOLDER = pathlib.Path("runs/sparse_study")
+TOKENIZER = FOLDER / "tokenizer.json"
 SEEDS = 3
 EPOCHS = 3
 VOCABULARY = 4_000
@@ -75,7 +75,7 @@ def configuration(text, variant, seed, rate=LEARNING_RATE, epochs=EPOCHS):
     name = variant.replace(", ", "-").replace(" ", "-")
     return settings.Config(
         model=settings.Model(models=(variant.split(",")[0],), **sizes),
-        text=settings.Text(f"text:{text}", tokenizer=FOLDER / "tokenizer.json"),
+        text=settings.Text(f"text:{text}", tokenizer=TOKENIZER),
         training=settings.Training(
             epochs=epochs, batch_size=32, learning_rate=rate
         ),
@@ -104,15 +104,6 @@ def train(text, variant, seed, rate=LEARNING_RATE, epochs=EPOCHS):
 def train_pilot(text, variant, rate):
     """One epoch with one learning rate."""
     return train(text, variant, PILOT_SEED, rate, epochs=1)
-
-
-def prepare(text):
-    """The one tokenizer of all runs."""
-    path = FOLDER / "tokenizer.json"
-    if not path.exists():
-        documents = data.load_text(f"text:{text}").train
-        FOLDER.mkdir(parents=True, exist_ok=True)
-        data.Tokenizer.train(documents, VOCABULARY).save(path)
 
 
 def table(finished):
@@ -166,11 +157,20 @@ def _total(finished):
 
 
 def main():
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--text", type=pathlib.Path, required=True)
-    parser.add_argument("--pilot", action="store_true")
-    given, rest = parser.parse_known_args()
-    prepare(given.text)
+    parser = study.command_line(__doc__)
+    parser.add_argument(
+        "--text",
+        type=pathlib.Path,
+        required=True,
+        help="file or folder of plain text",
+    )
+    parser.add_argument(
+        "--pilot",
+        action="store_true",
+        help="try learning rates for one epoch instead",
+    )
+    given = parser.parse_args()
+    study_text.prepare_tokenizer(given.text, TOKENIZER, VOCABULARY)
     shared = configuration(given.text, "gmlp", 0)
     about = {
         "training": dataclasses.asdict(settings.resolve(shared.training)),
@@ -183,7 +183,6 @@ def main():
         del about["training"]["learning_rate"]
         asked = study.Study(
             name="sparse_pilot",
-            description=__doc__.splitlines()[0],
             settings=about,
             plan=[(v, rate) for v in PILOT_MODELS for rate in PILOT_RATES],
             train=functools.partial(train_pilot, given.text),
@@ -193,14 +192,13 @@ def main():
     else:
         asked = study.Study(
             name="sparse_study",
-            description=__doc__.splitlines()[0],
             settings=about,
             plan=[(v, seed) for seed in range(SEEDS) for v in VARIANTS],
             train=functools.partial(train, given.text),
             table=table,
             shown="perplexity",
         )
-    study.main(asked, rest)
+    study.main(asked, given)
 
 
 if __name__ == "__main__":

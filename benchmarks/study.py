@@ -30,7 +30,6 @@ class Study:
 
     Attributes:
         name: For the file of results, `runs/NAME.json`.
-        description: First line of the help.
         settings: What all runs share, as JSON; a file with others is refused.
         plan: Keys of all runs: tuples of names and numbers.
         train: Function from a key to a dictionary of results, of which
@@ -42,7 +41,6 @@ class Study:
     """
 
     name: str
-    description: str
     settings: dict
     plan: list
     train: Callable
@@ -50,14 +48,18 @@ class Study:
     shown: str = "test_accuracy"
 
 
-def main(study, arguments=None):
-    """The command line of a study: runs what is missing, prints the table."""
-    parser = argparse.ArgumentParser(description=study.description)
+def command_line(documentation):
+    """The parser of a study, to which it may add options of its own.
+
+    Args:
+        documentation: Of the study's module; its first line is shown.
+    """
+    parser = argparse.ArgumentParser(description=documentation.splitlines()[0])
     parser.add_argument(
         "--out",
         type=pathlib.Path,
-        default=pathlib.Path(f"runs/{study.name}.json"),
-        help="file for the results; what it holds is not run again",
+        help="file for the results; what it holds is not run again "
+        "(default: runs/NAME.json)",
     )
     parser.add_argument(
         "--report", action="store_true", help="only print what is there"
@@ -71,11 +73,21 @@ def main(study, arguments=None):
         default=[],
         help="run only keys that begin with these words",
     )
-    given = parser.parse_args(arguments)
-    finished = read(given.out, study.settings)
+    return parser
+
+
+def main(study, given):
+    """Runs what is missing and prints the table.
+
+    Args:
+        study: A `Study`.
+        given: What the parser of `command_line` has read.
+    """
+    path = given.out or pathlib.Path(f"runs/{study.name}.json")
+    finished = read(path, study.settings)
     if not given.report:
         chosen = [k for k in study.plan if _begins_with(k, given.only)]
-        _run_missing(study, chosen, given.out, finished, given.jobs)
+        _run_missing(study, chosen, path, finished, given.jobs)
     print(f"\n{study.table(finished)}")
 
 

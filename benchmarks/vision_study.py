@@ -20,7 +20,6 @@ The data: an npz file of 32x32 colour images, cut by rows, 80% to train, 10% to
 validate and 10% to test. `docs/results/vision.md` has the numbers.
 """
 
-import argparse
 import dataclasses
 import functools
 import pathlib
@@ -188,14 +187,18 @@ def table(finished):
 
 
 def main():
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--data", type=pathlib.Path, required=True)
-    given, rest = parser.parse_known_args()
+    parser = study.command_line(__doc__)
+    parser.add_argument(
+        "--data",
+        type=pathlib.Path,
+        required=True,
+        help="npz file of images and labels",
+    )
+    given = parser.parse_args()
     split = data.load_npz(given.data, split="rows")
     study.main(
         study.Study(
             name="vision_study",
-            description=__doc__.splitlines()[0],
             settings={
                 "training": dataclasses.asdict(
                     resolve(Training(recipe="cifar", epochs=EPOCHS))
@@ -209,7 +212,7 @@ def main():
             train=functools.partial(train, split),
             table=table,
         ),
-        rest,
+        given,
     )
 
 

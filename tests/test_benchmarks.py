@@ -116,9 +116,10 @@ def train(key):
 
 if __name__ == "__main__":
     keys = [(key,) for key in ("first", "second", "third")]
+    given = ["--jobs", "2", "--out", str(HERE / "endless.json")]
     study.main(
-        study.Study("endless", "", {}, keys, train, str),
-        ["--jobs", "2", "--out", str(HERE / "endless.json")],
+        study.Study("endless", {}, keys, train, str),
+        study.command_line("Endless.").parse_args(given),
     )
 """
 
