@@ -103,8 +103,8 @@ def load_choices(path):
 
     COPA's premise goes on with "because" or "so". Winogrande's options are
     put into the gap, and what follows it is what is compared, as is usual:
-    the continuation is the same text after two prompts. Labels may be missing
-    (test files); they count from 0.
+    the continuation is the same text after two prompts. Labels count from 0;
+    they may be missing, or -1 (test files).
 
     Args:
         path: Path of the file.
@@ -120,7 +120,8 @@ def load_choices(path):
     if not path.is_file():
         raise ValueError(f"There is no such file. Received: {str(path)!r}")
     options, labels, ids = [], [], []
-    for number, line in enumerate(read_text(path).splitlines(), 1):
+    # Not `splitlines`, which cuts at characters that may stand in a text.
+    for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
         try:
@@ -132,7 +133,7 @@ def load_choices(path):
                 "HellaSwag, PIQA, Winogrande, or prompt, choices and label): "
                 f"{type(error).__name__}: {error}"
             ) from error
-        if label is not None and not 0 <= label < len(pairs):
+        if label is not None and label >= len(pairs):
             raise ValueError(
                 f"{path}, line {number}: answers count from 0. "
                 f"Received: label={label} of {len(pairs)} answers"
@@ -150,21 +151,21 @@ def load_choices(path):
 
 def _question(record):
     """`(pairs, label or None)` of one record."""
-    label = record.get("label")
+    label = _label(record.get("label"))
     if "premise" in record:
         pairs = _copa(record)
     elif "endings" in record:
-        pairs = [(record["ctx"], ending) for ending in record["endings"]]
+        pairs = [(record["ctx"], text) for text in _list(record, "endings")]
     elif "goal" in record:
         pairs = [(record["goal"], record[name]) for name in ("sol1", "sol2")]
     elif "option1" in record:
         pairs = _winogrande(record)
-        answer = record.get("answer")
-        label = None if answer in (None, "") else int(answer) - 1
+        answer = _label(record.get("answer"))
+        if answer == 0:
+            raise ValueError("Winogrande's answers count from 1")
+        label = None if answer is None else answer - 1
     else:
-        pairs = [(record["prompt"], choice) for choice in record["choices"]]
-    if label in ("", None):
-        label = None
+        pairs = [(record["prompt"], text) for text in _list(record, "choices")]
     for text in (text for pair in pairs for text in pair):
         if not isinstance(text, str):
             raise TypeError(f"a text is {text!r}")
@@ -172,7 +173,27 @@ def _question(record):
         raise ValueError("a question has two answers at least")
     if any(not continuation.strip() for _, continuation in pairs):
         raise ValueError("an answer is empty")
-    return pairs, None if label is None else int(label)
+    return pairs, label
+
+
+def _list(record, name):
+    """The answers that stand in a list."""
+    if not isinstance(record[name], list):
+        raise TypeError(f"{name} must be a list of texts")
+    return record[name]
+
+
+def _label(value):
+    """An integer, or `None` where the answer is not known."""
+    if value in ("", None):
+        return None
+    if isinstance(value, str) and value.strip().lstrip("-").isdigit():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"an answer is a number, not {value!r}")
+    if value < -1:
+        raise ValueError(f"answers count from 0, not {value}")
+    return None if value == -1 else value
 
 
 def _copa(record):

@@ -1,5 +1,7 @@
 """What all language models share that write on."""
 
+import numbers
+
 import keras
 import numpy as np
 from keras import ops
@@ -187,7 +189,9 @@ class CausalLM(TextTask):
         as_text = isinstance(inputs, str) or is_text(inputs)
         prompts = self._prompts(inputs, as_text)
         longest = self.backbone.sequence_length
-        end = positive_integer(max_length or longest, "max_length")
+        end = longest
+        if max_length is not None:
+            end = positive_integer(max_length, "max_length")
         self._check_prompts(prompts, min(end, longest))
         stop_ids = self._stop_ids(stop_token_ids)
         writer = self._make_writer()
@@ -223,6 +227,9 @@ class CausalLM(TextTask):
 
             Σ_t log p(token t | prompt, tokens before t)
 
+        In partial routing, a token before place P is asked for by a text that
+        is too short to choose a route (`short_prompt`).
+
         Args:
             prompts: List of strings; `""` for none.
             continuations: List of as many strings.
@@ -234,7 +241,8 @@ class CausalLM(TextTask):
 
         Raises:
             ValueError: If they differ in number, a continuation is empty, or
-                a text is longer than the model reads.
+                a text is longer than the model reads, or a prompt too short
+                for partial routing.
         """
         prompts = check_texts(prompts, "prompts")
         continuations = check_texts(continuations, "continuations")
@@ -254,7 +262,10 @@ class CausalLM(TextTask):
                 )
             starts.append(len(before))
             rows.append(before + after)
+        batch_size = positive_integer(batch_size, "batch_size")
         self._check_prompts(rows, self.backbone.sequence_length + 1)
+        befores = [row[:start] for row, start in zip(rows, starts)]
+        self._check_prefix(befores)
         sums = [
             self._sums(rows[i : i + batch_size], starts[i : i + batch_size])
             for i in range(0, len(rows), batch_size)
@@ -267,24 +278,39 @@ class CausalLM(TextTask):
     def _sums(self, rows, starts):
         """Sums of log-probabilities from `starts` on."""
         n = max(map(len, rows))
-        padded = np.full((len(rows), n), self.tokenizer.pad_id, "int32")
-        for row, ids in zip(padded, rows):
-            row[: len(ids)] = ids
-        inputs = {
-            "token_ids": padded,
-            "padding_mask": (np.arange(n) < [[len(r)] for r in rows]),
-        }
-        inputs["padding_mask"] = inputs["padding_mask"].astype("int32")
-        logits = keras.Model.predict_on_batch(self, inputs)
-        logits = np.asarray(logits, "float64")[:, :-1]
-        logits -= logits.max(-1, keepdims=True)
-        log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-        log_p = np.take_along_axis(log_p, padded[:, 1:, None], -1)[..., 0]
-        # Output t predicts token t + 1.
+        targets = self._padded(rows, n)[:, 1:]  # output t predicts token t + 1
+        log_p = self._log_p(rows, targets)
+        # Where the first P tokens choose the route, outputs 0 to P - 2 know
+        # them all. Those of a text that is too short to choose do not.
+        first = self.first_predicted
+        if min(starts) <= first:
+            beginnings = [row[:first] for row in rows]
+            log_p[:, :first] = self._log_p(beginnings, targets[:, :first])
         place = np.arange(1, n)
         lengths = np.array([[len(row)] for row in rows])
         counted = (place >= np.array(starts)[:, None]) & (place < lengths)
         return np.where(counted, log_p, 0).sum(-1)
+
+    def _log_p(self, rows, targets):
+        """log p of each target, float64 `(rows, targets)`."""
+        n = max(map(len, rows))
+        inputs = {
+            "token_ids": self._padded(rows, n),
+            "padding_mask": np.arange(n) < [[len(row)] for row in rows],
+        }
+        inputs["padding_mask"] = inputs["padding_mask"].astype("int32")
+        logits = keras.Model.predict_on_batch(self, inputs)
+        logits = np.asarray(logits, "float64")[:, : targets.shape[1]]
+        logits -= logits.max(-1, keepdims=True)
+        log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        return np.take_along_axis(log_p, targets[..., None], -1)[..., 0]
+
+    def _padded(self, rows, n):
+        """int32 `(rows, n)`."""
+        padded = np.full((len(rows), n), self.tokenizer.pad_id, "int32")
+        for row, ids in zip(padded, rows):
+            row[: len(ids)] = ids
+        return padded
 
     def _make_writer(self):
         if self._writer is None:
@@ -297,12 +323,9 @@ class CausalLM(TextTask):
     def _prompts(self, inputs, as_text):
         """Lists of ids, with `<cls>` before a text."""
         if not as_text:
-            rows = (
-                ops.convert_to_numpy(inputs)
-                if hasattr(inputs, "shape")
-                else inputs
-            )
-            return [[int(i) for i in row] for row in rows]
+            if hasattr(inputs, "shape"):
+                inputs = ops.convert_to_numpy(inputs).tolist()
+            return [self._checked_ids(row) for row in inputs]
         texts = [inputs] if isinstance(inputs, str) else list(inputs)
         if self.tokenizer is None:
             raise ValueError(
@@ -311,6 +334,24 @@ class CausalLM(TextTask):
             )
         check_texts(texts, "inputs")
         return [[self.tokenizer.cls_id, *self._ids(text)] for text in texts]
+
+    def _checked_ids(self, row):
+        """One prompt of token ids."""
+        size = self.backbone.vocabulary_size
+        row = row.tolist() if hasattr(row, "tolist") else row
+        ids = list(row) if isinstance(row, (list, tuple)) else [row]
+        are_ids = all(
+            isinstance(i, numbers.Integral)
+            and not isinstance(i, bool)
+            and 0 <= i < size
+            for i in ids
+        )
+        if not isinstance(row, (list, tuple)) or not are_ids:
+            raise ValueError(
+                "Prompts are strings, or lists of token ids, a list for each: "
+                f"integers from 0 to {size - 1}. Received: {row!r}"
+            )
+        return [int(i) for i in ids]
 
     def _check_prompts(self, prompts, end):
         if not prompts or not all(prompts):
@@ -325,6 +366,9 @@ class CausalLM(TextTask):
                 f"Received: a prompt of {longest} tokens, `<cls>` included, "
                 f"max_length={end}"
             )
+        self._check_prefix(prompts)
+
+    def _check_prefix(self, prompts):
         prefix = getattr(self.backbone, "prefix_length", 0)
         shortest = min(map(len, prompts))
         if shortest < prefix and self.backbone.short_prompt is None:
@@ -339,6 +383,8 @@ class CausalLM(TextTask):
         if isinstance(stop_token_ids, str) and stop_token_ids == "auto":
             return {self.tokenizer.sep_id} if self.tokenizer else set()
         found = set()
+        if isinstance(stop_token_ids, str):
+            stop_token_ids = [stop_token_ids]
         for token in () if stop_token_ids is None else stop_token_ids:
             if isinstance(token, str):
                 token = self._one_token(token)

@@ -4,9 +4,11 @@ In NumPy: the choice is the same on every backend, and a seed makes it again.
 """
 
 import dataclasses
+import math
 
 import numpy as np
 
+from mlp_mixers.arguments import natural_number
 from mlp_mixers.arguments import positive_integer
 
 STRATEGIES = ("greedy", "sample")
@@ -49,16 +51,19 @@ class Sampling:
                 f"A sampler by name is one of {STRATEGIES}. "
                 f"Received: sampler={self.strategy!r}"
             )
-        if not self.temperature > 0:
+        if not 0 < self.temperature < math.inf:
             raise ValueError(
-                "`temperature` must be above 0; for the most probable token, "
-                f"sampler='greedy'. Received: temperature={self.temperature}"
+                "`temperature` must be above 0 and finite; for the most "
+                "probable token, sampler='greedy'. "
+                f"Received: temperature={self.temperature}"
             )
         positive_integer(self.top_k, "top_k", optional=True)
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise ValueError(
                 f"`top_p` must lie in (0, 1]. Received: top_p={self.top_p}"
             )
+        if self.seed is not None:
+            natural_number(self.seed, "seed")
         self._rng = np.random.default_rng(self.seed)
 
     def __call__(self, logits):
@@ -73,7 +78,7 @@ class Sampling:
         logits = np.asarray(logits, "float64")
         if self.strategy == "greedy":
             return logits.argmax(-1).astype("int32")
-        p = _softmax(logits / self.temperature)
+        p = _softmax(logits, self.temperature)
         p = np.stack([self._allowed(row) for row in p])
         draws = self._rng.random(len(p))[:, None]
         # The first token whose cumulated probability is above the draw.
@@ -95,6 +100,8 @@ class Sampling:
         return allowed
 
 
-def _softmax(logits):
-    exp = np.exp(logits - logits.max(-1, keepdims=True))
+def _softmax(logits, temperature):
+    # The largest is taken away first: nothing else survives a tiny divisor.
+    with np.errstate(over="ignore"):
+        exp = np.exp((logits - logits.max(-1, keepdims=True)) / temperature)
     return exp / exp.sum(-1, keepdims=True)

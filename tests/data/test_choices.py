@@ -111,6 +111,12 @@ def test_without_labels(tmp_path):
         (json.dumps({**COPA, "choice2": " "}), "an answer is empty"),
         (json.dumps({**COPA, "choice2": 3}), "line 1"),
         ('{"prompt": "a", "choices": ["b"]}', "two answers"),
+        ('{"prompt": "a", "choices": "bc"}', "choices must be a list"),
+        ('{"prompt": "a", "choices": {"text": ["b"]}}', "must be a list"),
+        ('{"ctx": "a", "endings": "bc"}', "endings must be a list"),
+        (json.dumps({**COPA, "label": 0.9}), "not 0.9"),
+        (json.dumps({**COPA, "label": True}), "not True"),
+        (json.dumps({**COPA, "label": -2}), "count from 0"),
         (
             '{"sentence": "a", "option1": "b", "option2": "c"}',
             "a sentence has no _",
@@ -159,3 +165,19 @@ def test_pairs_become_clozes():
         cloze_of(pairs_task("STS-B"))
     with pytest.raises(ValueError, match="has the parts"):
         cloze_of(pairs_task(), part="test")
+
+
+@pytest.mark.parametrize("label", [-1, "-1", "", None])
+def test_answers_that_are_not_known(tmp_path, label):
+    path = tmp_path / "test.jsonl"
+    lines = [json.dumps({**COPA, "label": value}) for value in (label, "1")]
+    path.write_text("\r\n".join(lines))
+    np.testing.assert_array_equal(load_choices(path).labels, [-1, 1])
+
+
+def test_line_separators_within_a_text(tmp_path):
+    path = tmp_path / "odd.jsonl"
+    record = {**COPA, "premise": "A\u2028B\u0085C"}
+    path.write_text(json.dumps(record, ensure_ascii=False), "utf-8")
+    ((first, _),) = load_choices(path).options
+    assert "A\u2028B\u0085C" in first[0]

@@ -83,3 +83,26 @@ def test_arguments(arguments):
     name = "sampler" if "strategy" in arguments else next(iter(arguments))
     with pytest.raises(ValueError, match=name):
         Sampling(**arguments)
+
+
+@pytest.mark.parametrize("temperature", [1e-310, 1e-3, 1e300])
+def test_extreme_temperatures(temperature):
+    """The most probable one, or any of those that may come."""
+    logits = np.array([[-np.inf, 3.0, 2.0, -np.inf]] * 200)
+    chosen = Sampling("sample", temperature=temperature, seed=0)(logits)
+    expected = {1} if temperature < 1 else {1, 2}
+    assert set(chosen.tolist()) == expected
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"temperature": np.inf}, "finite"),
+        ({"temperature": np.nan}, "finite"),
+        ({"seed": -1}, "seed"),
+        ({"seed": 1.5}, "seed"),
+    ],
+)
+def test_bad_values(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Sampling("sample", **arguments)

@@ -309,6 +309,65 @@ def test_score_is_the_sum_of_log_probabilities(tokenizer, rng):
         model.score(["a"], [""])
 
 
+def test_score_of_partial_routing_knows_nothing_that_follows(tokenizer, rng):
+    """Each token by the model's own call on what stands before it."""
+    model = SMLPCausalLM(
+        backbone(
+            tokenizer.vocabulary_size,
+            routing="partial",
+            prefix_fraction=0.3,
+            short_prompt="deterministic",
+        ),
+        tokenizer=tokenizer,
+    )
+    randomize(model, rng)
+    prefix = model.backbone.prefix_length
+    assert prefix == 4
+    for prompt in ("", "the", "the cat the"):
+        (score,) = model.score([prompt], ["cat dog"])["log_probability"]
+        ids = [tokenizer.cls_id]
+        if prompt:
+            ids += tokenizer.encode([f" {prompt}"])[0].ids
+        expected = 0.0
+        for token in tokenizer.encode([" cat dog"])[0].ids:
+            logits = logits_of(model, [ids])[0, len(ids) - 1].astype("float64")
+            expected += logits[token] - np.log(np.exp(logits).sum())
+            ids.append(token)
+        np.testing.assert_allclose(score, expected, rtol=1e-4)
+    strict = SMLPCausalLM(
+        backbone(
+            tokenizer.vocabulary_size, routing="partial", prefix_fraction=0.3
+        ),
+        tokenizer=tokenizer,
+    )
+    with pytest.raises(ValueError, match="needs prompts of 4 tokens"):
+        strict.score([""], ["cat dog"])
+
+
+@pytest.mark.parametrize(
+    "prompts", [[[1.5, 2]], [["5"]], [[-1, 2]], [[True]], [[1, 10**6]], [1, 2]]
+)
+def test_prompts_that_are_no_token_ids(rng, prompts):
+    model = language_model(rng, "deterministic")
+    with pytest.raises(ValueError, match="lists of token ids"):
+        model.generate(prompts)
+    if isinstance(prompts[0], int):
+        with pytest.raises(ValueError, match="lists of token ids"):
+            model.generate(np.array(prompts))
+
+
+def test_what_generate_and_score_refuse(tokenizer, rng):
+    model = SMLPCausalLM(
+        backbone(tokenizer.vocabulary_size), tokenizer=tokenizer
+    )
+    with pytest.raises(ValueError, match="max_length"):
+        model.generate("The cat", max_length=0)
+    with pytest.raises(ValueError, match="must be one token"):
+        model.generate("The cat", stop_token_ids="The cat sat")
+    with pytest.raises(ValueError, match="batch_size"):
+        model.score(["The"], ["cat"], batch_size=0)
+
+
 def test_partial_routing_is_asked_for_the_later_tokens_only(tokenizer, rng):
     model = SMLPCausalLM(
         backbone(

@@ -151,6 +151,14 @@ def test_a_single_model_lies_in_the_folder_itself(text, tmp_path):
     assert not (out / "comparison.png").exists()
 
 
+def test_rows_of_one_token_have_no_future(text, tmp_path):
+    config = settings(text, tmp_path / "run", "gmlp", epochs=1)
+    config.model.sequence_length = 1
+    config.training.batch_size = 64
+    scores = causal_lm.main(config)["models"]["gmlp"]
+    assert not scores["leaks"]
+
+
 def test_a_window_to_compare_in_and_who_cheats(text, tmp_path, capsys):
     out = tmp_path / "run"
     config = settings(text, out, "gmlp", "smlp-leaky", epochs=1, window=5)
@@ -234,13 +242,14 @@ def test_choices_are_the_largest_sums(text, tmp_path):
     [
         ({"models": ()}, "Name a model"),
         ({"models": ("smlp", "smlp")}, "named twice"),
+        ({"models": ("gmlp", "smlp-partial")}, "begin the window there"),
         ({"num_sparse_blocks": 9}, "more sparse blocks"),
         ({"num_experts": 0}, "num_experts"),
         ({"from_": "runs/x"}, "--generate or --zero-shot"),
     ],
 )
 def test_settings(text, tmp_path, changes, message):
-    config = settings(text, tmp_path / "run")
+    config = settings(text, tmp_path / "run", window=2)
     config.model = dataclasses.replace(config.model, **changes)
     with pytest.raises(ValueError, match=message):
         causal_lm.main(config)
