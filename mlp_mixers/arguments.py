@@ -1,5 +1,6 @@
 """Checks of arguments that many classes share, with one wording."""
 
+import math
 import numbers
 
 
@@ -68,9 +69,9 @@ def positive_number(value, name):
     """Returns `value` as a `float`.
 
     Raises:
-        ValueError: If `value` is anything but a number above zero.
+        ValueError: If `value` is anything but a finite number above zero.
     """
-    if not _is_number(value) or not value > 0:
+    if not _is_number(value) or not 0 < value < math.inf:
         raise ValueError(
             f"`{name}` must be a positive number. Received: {name}={value!r}"
         )

@@ -73,8 +73,8 @@ def equal_width(variant, sizes, macs):
     if width < step:
         raise ValueError(
             f"A {variant} with these sizes costs more than what it shall "
-            "equal, whatever its width: give it fewer --num-layers or "
-            f"--num-experts. Received: {macs:,} multiply-adds, of which "
+            "equal, whatever its width: raise --intermediate-dim, or take "
+            f"--equal width. Received: {macs:,} multiply-adds, of which it has "
             f"{narrow:,} with a width of {step}"
         )
     return width

@@ -74,6 +74,8 @@ class Model:
     """Dropout."""
 
 
+# Models without experts.
+DENSE = ("gmlp", "transformer")
 # Not sizes of a backbone.
 OTHERS = ("models", "from_", "equal", "intermediate_dim")
 
@@ -174,6 +176,19 @@ def check(config):
             "A model is named twice. "
             f"Received: --models {' '.join(model.models)}"
         )
+    sparse = [name for name in model.models if name not in DENSE]
+    if sparse and not model.num_sparse_blocks:
+        raise ValueError(
+            "Without sparse blocks there are no experts: train "
+            f"{' or '.join(DENSE)}. Received: num_sparse_blocks=0, --models "
+            f"{' '.join(sparse)}"
+        )
+    for name in ("max_length", "temperature", "top_k", "top_p"):
+        if getattr(config, name) != getattr(Config, name):
+            raise ValueError(
+                f"--{name.replace('_', '-')} is for --generate and changes "
+                f"nothing in a training. Received: {getattr(config, name)}"
+            )
     if model.num_sparse_blocks > model.num_layers:
         raise ValueError(
             "There cannot be more sparse blocks than blocks. Received: "

@@ -1,6 +1,7 @@
 """Settings filled in, held in range and in place, said in one wording."""
 
 import dataclasses
+import math
 
 # NumPy's and Keras's generators take seeds below this.
 SEEDS = 2**32
@@ -96,8 +97,8 @@ def check_ranges(
         share: Names of those in [0, 1].
     """
     rules = (
-        ("be positive", lambda v: v > 0, positive),
-        ("not be negative", lambda v: v >= 0, not_negative),
+        ("be positive", lambda v: 0 < v < math.inf, positive),
+        ("not be negative", lambda v: 0 <= v < math.inf, not_negative),
         ("lie in [0, 1)", lambda v: 0 <= v < 1, below_one),
         ("lie in [0, 1]", lambda v: 0 <= v <= 1, share),
     )

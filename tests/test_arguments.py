@@ -12,7 +12,11 @@ from mlp_mixers.arguments import positive_number
     ("check", "good", "bad"),
     [
         (boolean, [True, False, np.True_], ["no", None, 2]),
-        (positive_number, [1e-5, 1, np.float32(2)], [0, -1, "1", True, None]),
+        (
+            positive_number,
+            [1e-5, 1, np.float32(2)],
+            [0, -1, "1", True, None, float("inf")],
+        ),
         (
             drop_rate,
             [0, 0.5, np.float32(0.9)],

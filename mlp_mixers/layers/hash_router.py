@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from mlp_mixers.arguments import natural_number
 from mlp_mixers.arguments import positive_integer
 from mlp_mixers.layers.router import Router
 from mlp_mixers.layers.router import Routing
@@ -49,7 +50,7 @@ class HashRouter(Router):
         self.vocabulary_size = positive_integer(
             vocabulary_size, "vocabulary_size", optional=True
         )
-        self.seed = seed
+        self.seed = natural_number(seed, "seed")
 
     def build(self, x_shape):
         if self.vocabulary_size is None:
@@ -89,6 +90,11 @@ class HashRouter(Router):
                 f"({self.vocabulary_size},). "
                 f"Received: counts.shape={counts.shape}"
             )
+        if not (np.isfinite(counts) & (counts >= 0)).all():
+            raise ValueError(
+                "`counts` must be numbers that are finite and not negative. "
+                f"Received: counts={counts}"
+            )
         busy = np.zeros(self.num_experts)
         table = np.empty(len(counts), "int32")
         for token in np.argsort(-counts, kind="stable"):
@@ -102,6 +108,13 @@ class HashRouter(Router):
             raise ValueError(
                 "A HashRouter routes by the numbers of the tokens: call its "
                 "layer with `token_ids=`. Received: token_ids=None"
+            )
+        if len(token_ids.shape) != 2 or _differ(token_ids.shape[1], x.shape[1]):
+            raise ValueError(
+                "There must be one number for each token, of shape "
+                "`(batch, n)`. Received: "
+                f"token_ids.shape={tuple(token_ids.shape)}, "
+                f"x.shape={tuple(x.shape)}"
             )
         token_ids = ops.cast(token_ids, "int32")
         known = (token_ids >= 0) & (token_ids < self.vocabulary_size)
@@ -119,3 +132,9 @@ class HashRouter(Router):
             {"vocabulary_size": self.vocabulary_size, "seed": self.seed}
         )
         return config
+
+
+def _differ(one, other):
+    """Whether two lengths that are known are not the same."""
+    known = isinstance(one, int) and isinstance(other, int)
+    return known and one != other

@@ -239,6 +239,14 @@ def test_hash_errors(x):
     np.testing.assert_array_equal(np.isnan(gates[0, :, 0]), [0, 0, 1, 1, 0])
     with pytest.raises(ValueError, match="one number for each token"):
         router.balance([1, 2])
+    for count in (-1, np.nan, np.inf):
+        with pytest.raises(ValueError, match="finite and not negative"):
+            router.balance([count] * 30)
+    for shape in ((1, 4), (1, 5, 1), (5,)):
+        with pytest.raises(ValueError, match="one number for each token"):
+            router(x[:1, :5], token_ids=np.zeros(shape, "int32"))
+    with pytest.raises(ValueError, match="seed"):
+        HashRouter(seed=-1)
     with pytest.raises(ValueError, match="vocabulary_size"):
         make(HashRouter)
 

@@ -244,6 +244,8 @@ def test_choices_are_the_largest_sums(text, tmp_path):
         ({"models": ("smlp", "smlp")}, "named twice"),
         ({"models": ("gmlp", "smlp-partial")}, "begin the window there"),
         ({"num_sparse_blocks": 9}, "more sparse blocks"),
+        ({"num_sparse_blocks": 0}, "there are no experts"),
+        ({"capacity_factor": float("inf")}, "capacity_factor"),
         ({"num_experts": 0}, "num_experts"),
         ({"from_": "runs/x"}, "--generate or --zero-shot"),
     ],
@@ -254,6 +256,14 @@ def test_settings(text, tmp_path, changes, message):
     with pytest.raises(ValueError, match=message):
         causal_lm.main(config)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "option", [{"max_length": 5}, {"top_k": 1}, {"temperature": 0.5}]
+)
+def test_what_is_for_writing_only(text, tmp_path, option):
+    with pytest.raises(ValueError, match="is for --generate"):
+        causal_lm.main(settings(text, tmp_path / "run", **option))
 
 
 def test_questions_without_a_model():
