@@ -180,6 +180,8 @@ def run(folder, config, prepared):
             scores[variant] = runs.read(path, SCORE_KEYS)
         else:
             scores[variant] = train(folder, place, config, prepared, variant)
+        # After the scores, so that a run that is ended between goes on.
+        shutil.rmtree(checkpoint_of(folder, variant), ignore_errors=True)
     with command.room_for(folder, "causal_lm"):
         results = {
             "models": scores,
@@ -221,6 +223,11 @@ def place_of(folder, variant, config):
     return folder if len(config.model.models) == 1 else folder / variant
 
 
+def checkpoint_of(folder, variant):
+    """The folder of what a training goes on from."""
+    return folder / f"checkpoint-{variant}"
+
+
 def train(folder, place, config, prepared, variant):
     """Trains one model, from where its checkpoint left it, and records it.
 
@@ -241,7 +248,7 @@ def train(folder, place, config, prepared, variant):
         f"{macs / 1e6:.1f} million multiply-adds a row"
     )
     checkpoint = TrainingCheckpoint(
-        folder / f"checkpoint-{variant}",
+        checkpoint_of(folder, variant),
         monitor="val_perplexity",
         mode="min",
         identity={
@@ -286,7 +293,6 @@ def train(folder, place, config, prepared, variant):
         place.mkdir(exist_ok=True)
         scores["load"] = save(place, model, history, prepared)
         runs.record(place, "scores.json", scores)
-    shutil.rmtree(checkpoint.folder, ignore_errors=True)
     return scores
 
 

@@ -19,7 +19,11 @@ def open_model(config, mode):
             f"Say which model shall answer --{checks.dashed(mode)}: "
             "--from runs/causal_lm"
         )
-    return SMLPCausalLM.from_preset(text_models.find(config.model.from_))
+    folder = text_models.find(config.model.from_)
+    text_models.tokenizer_in(folder)
+    model = SMLPCausalLM.from_preset(folder)
+    text_models.check_finite(model, folder)
+    return model
 
 
 def generate(config):
@@ -27,6 +31,7 @@ def generate(config):
     checks.refuse_others(config, "generate", GENERATE)
     if not config.generate:
         raise ValueError("There is no text to continue: --generate TEXT")
+    checks.check_seeds(config.seed)
     model = open_model(config, "generate")
     draws = config.top_k is not None or config.top_p is not None
     texts = model.generate(
@@ -49,6 +54,12 @@ def zero_shot(config):
     if not config.zero_shot:
         raise ValueError("There is no task: --zero-shot FILE.jsonl")
     tasks = [load_task(name) for name in config.zero_shot]
+    names = [task.name for task in tasks]
+    if len(set(names)) < len(names):
+        raise ValueError(
+            "Tasks are told apart by their names: rename a file. "
+            f"Received: {', '.join(names)}"
+        )
     model = open_model(config, "zero_shot")
     found, rows = {}, []
     for task in tasks:

@@ -33,6 +33,12 @@ def find(name):
     if "class_name" in content:
         register(path)
         return path
+    several = sorted(path.glob(f"*/{PRESET_FOLDER}"))
+    if several:
+        names = ", ".join(str(preset.parent) for preset in several)
+        raise ValueError(
+            f"The run in {path} has several models. Name one: {names}"
+        )
     if "training" in content:  # a run's settings, in a file of that name
         raise ValueError(
             f"The run in {path} has not finished: it has no model yet. Go on "
@@ -71,10 +77,13 @@ def tokenizer_in(folder):
             "nobody knows which tokens its numbers stand for. Copy it there "
             "from where the model was trained."
         )
-    results = folder.parent / "results.json"
     known = None
-    if folder.name == PRESET_FOLDER and results.is_file():
-        known = runs.read(results).get("tokenizer_digest")
+    # A run of several models has its results one folder further up.
+    for results in (folder / "../results.json", folder / "../../results.json"):
+        results = results.resolve()
+        if folder.name == PRESET_FOLDER and results.is_file():
+            known = runs.read(results).get("tokenizer_digest")
+            break
     if known not in (None, tokenizer.digest):
         raise ValueError(
             f"{folder / preset_folder.TOKENIZER_FILE} is not the tokenizer "

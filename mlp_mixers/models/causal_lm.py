@@ -241,8 +241,8 @@ class CausalLM(TextTask):
 
         Raises:
             ValueError: If they differ in number, a continuation is empty, or
-                a text is longer than the model reads, or a prompt too short
-                for partial routing.
+                a text is longer than the model reads, a prompt too short for
+                partial routing, or the routing leaky.
         """
         prompts = check_texts(prompts, "prompts")
         continuations = check_texts(continuations, "continuations")
@@ -251,6 +251,7 @@ class CausalLM(TextTask):
                 "Every prompt has one continuation. "
                 f"Received: {len(prompts)} and {len(continuations)}"
             )
+        self._check_honest()
         rows, starts = [], []
         for prompt, continuation in zip(prompts, continuations):
             before = [self.tokenizer.cls_id, *self._ids(prompt)]
@@ -274,6 +275,13 @@ class CausalLM(TextTask):
             "log_probability": np.concatenate(sums),
             "tokens": np.array([len(r) - s for r, s in zip(rows, starts)]),
         }
+
+    def _check_honest(self):
+        if getattr(self.backbone, "sees_future", False):
+            raise ValueError(
+                "Leaky routing sees the tokens whose probability is asked for, "
+                "so there is none. Received: routing='leaky'"
+            )
 
     def _sums(self, rows, starts):
         """Sums of log-probabilities from `starts` on."""

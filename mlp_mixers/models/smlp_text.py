@@ -342,6 +342,13 @@ class SMLPBackbone(Backbone):
             (getattr(block, "prefix_length", 0) for block in sparse), default=0
         )
 
+    @property
+    def sees_future(self):
+        """Whether its routing is the one that cheats."""
+        blocks = [self.blocks[i] for i in self.sparse_blocks]
+        leaky = self.routing == "leaky"
+        return leaky and any(isinstance(b, SMLPBlock) for b in blocks)
+
     def make_cache(self, batch, length):
         """Empty caches of all blocks, see `SpatialGatingUnit.make_cache`."""
         return [block.make_cache(batch, length) for block in self.blocks]

@@ -2,12 +2,14 @@
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
 
 from mlp_mixers.analysis import count_flops
 from mlp_mixers.data import MultipleChoice
+from mlp_mixers.data import Tokenizer
 from mlp_mixers.models import SMLPCausalLM
 from recipes import causal_lm
 from recipes import causal_lm_models
@@ -91,6 +93,10 @@ def test_from_text_to_answers(text, tmp_path, capsys):
     assert not list(out.glob("checkpoint*"))
     again = causal_lm.main(Config(resume=out))
     assert again["models"] == results["models"]
+    with pytest.raises(ValueError, match=r"Name one: .*hash, .*smlp"):
+        causal_lm.main(
+            Config(model=Model(from_=str(out)), generate=("The cat",))
+        )
     model = str(out / "smlp")
     (written,) = causal_lm.main(
         Config(model=Model(from_=model), generate=("The cat",), max_length=9)
@@ -107,6 +113,10 @@ def test_from_text_to_answers(text, tmp_path, capsys):
         Config(model=Model(from_=model), zero_shot=(str(questions),))
     )
     assert found["animals"]["accuracy"] == 1
+    with pytest.raises(ValueError, match="rename a file"):
+        causal_lm.main(
+            Config(model=Model(from_=model), zero_shot=(str(questions),) * 2)
+        )
     captured = capsys.readouterr()
     assert "comparison" not in captured.err
     line = f"perplexity is {results['unigram_perplexity']:.2f}"
@@ -275,3 +285,34 @@ def test_questions_without_a_model():
         causal_lm.main(
             Config(training=Training(epochs=3), zero_shot=("x.jsonl",))
         )
+
+
+def test_models_that_cannot_be_asked(text, tmp_path):
+    """Weights that are no numbers, and a tokenizer of another run."""
+    config = settings(text, tmp_path / "run", "gmlp", "transformer", epochs=1)
+    causal_lm.main(config)
+    place = tmp_path / "run" / "gmlp"
+    ask = Config(model=Model(from_=str(place)), generate=("The cat",))
+    own = (place / "preset" / "tokenizer.json").read_text()
+    other = Tokenizer.train(["Something else, 1 2 3 4 5."] * 9, 280)
+    other.save(place / "preset" / "tokenizer.json")
+    with pytest.raises(ValueError, match="not the tokenizer that the model"):
+        causal_lm.main(ask)
+    (place / "preset" / "tokenizer.json").write_text(own)
+    model = SMLPCausalLM.from_preset(place / "preset")
+    model.trainable_weights[0].assign(
+        np.full(model.trainable_weights[0].shape, np.nan)
+    )
+    shutil.rmtree(place / "preset")
+    model.save_to_preset(place / "preset")
+    with pytest.raises(ValueError, match="not finite"):
+        causal_lm.main(ask)
+
+
+def test_a_checkpoint_that_was_left_behind_goes(text, tmp_path):
+    out = tmp_path / "run"
+    causal_lm.main(settings(text, out, "gmlp", epochs=1))
+    (out / "results.json").unlink()
+    (out / "checkpoint-gmlp").mkdir()
+    causal_lm.main(Config(resume=out))
+    assert not (out / "checkpoint-gmlp").exists()
