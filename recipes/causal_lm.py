@@ -378,8 +378,7 @@ def report(folder, results):
         )
     if any(s["first_predicted"] for s in models.values()):
         print(
-            "* of the later tokens of a row only, which are easier: compare "
-            "it with others there"
+            "* of the later tokens of a row only: compare it with others there"
         )
     for variant, s in models.items():
         if s.get("leaks"):

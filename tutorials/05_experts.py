@@ -990,8 +990,8 @@ assert asked["leaky"][0] < 0.99 * asked["leaky"][1]
 
 # %% [markdown]
 # **What to look at.** To an honest model it makes no difference. The leaky one
-# is worse by one and a half to two when the future is hidden: half of its lead
-# over the sMLP in the run on PyTorch, all of it in the one on TensorFlow. In a
+# is worse by 1.4 to 1.8 when the future is hidden: half of its lead over the
+# sMLP in the run on PyTorch, all of it in the one on TensorFlow. In a
 # few hundred steps it has found a little of what it could know; on the dice, in
 # as many steps, much more. (What it has left is honest: a route that is chosen
 # by the tokens so far. But then each new token changes the route, and what was
@@ -1049,11 +1049,11 @@ print(
 # the run on PyTorch one had next to nothing to do.
 #
 # The experts have no subjects. What sends a token somewhere is largely *which*
-# token it is, and hardly what the text is about: four of five go where their
-# kind goes. (After a single epoch it was nearly all.) That is close to what a
-# table would do, which may be why Hash layers do so well. Names that people
-# give to experts afterwards, "punctuation" or "verbs", deserve a count like
-# this one beside them.
+# token it is, and hardly what the text is about: four of five, in other runs
+# more, go where their kind goes. (After a single epoch it was nearly all.) That
+# is close to what a table would do, which may be why Hash layers do so well.
+# Names that people give to experts afterwards, "punctuation" or "verbs",
+# deserve a count like this one beside them.
 #
 # ## Writing
 #

@@ -111,9 +111,10 @@ def test_solutions_of_the_fifth_tutorial_train(environment, tmp_path):
         for line in output.splitlines()
         if line.startswith("trained")
     )
-    # The window is easier, and partial routing counts nothing else.
-    assert deterministic[1] < deterministic[0] < 200
-    assert partial[0] == partial[1] < 200
+    # Partial routing counts the window and nothing else.
+    assert deterministic[0] != deterministic[1]
+    assert partial[0] == partial[1]
+    assert max(*deterministic, *partial) < 200
 
 
 @pytest.mark.skipif(
