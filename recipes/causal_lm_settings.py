@@ -128,8 +128,8 @@ class Config:
     temperature: float = 1.0
     """--generate: the smaller, the closer to the most probable token."""
     top_k: int | None = None
-    """--generate: draw from so many tokens (None, and no --top-p: take the
-    most probable one)."""
+    """--generate: draw from so many tokens (without this, --top-p and
+    --temperature: take the most probable one)."""
     top_p: float | None = None
     """--generate: draw from the tokens that make up this probability."""
     zero_shot: tuple[str, ...] | None = None

@@ -130,6 +130,12 @@ class CausalLM(TextTask):
 
     def _batches(self, texts, kwargs, seed=None):
         """Batches of documents; in their order without a seed."""
+        if self.tokenizer is None:
+            raise ValueError(
+                "The model has no tokenizer, so it takes batches of token ids "
+                "(`mlp_mixers.data.CausalLMBatches`), or pass `tokenizer=`. "
+                "Received: strings"
+            )
         length = self.backbone.sequence_length
         return CausalLMBatches(
             stream_documents(texts, self.tokenizer, length),
@@ -165,9 +171,9 @@ class CausalLM(TextTask):
             sampler: `"greedy"`, the most probable token; `"sample"`, a draw;
                 or a `keras_hub.samplers.Sampler`, which has settings of its
                 own.
-            temperature: See `Sampling`.
-            top_k: See `Sampling`; with it or `top_p`, `sampler` may be left
-                out.
+            temperature: See `Sampling`; with it, `top_k` or `top_p`, `sampler`
+                may be left out.
+            top_k: See `Sampling`.
             top_p: See `Sampling`.
             seed: Of the draws.
             verbose: 1 shows a bar.
@@ -200,7 +206,8 @@ class CausalLM(TextTask):
                 writer, prompts, min(end, longest), sampler, stop_ids
             )
         else:
-            if (top_k or top_p) and sampler == "greedy":
+            draws = temperature != 1, top_k is not None, top_p is not None
+            if any(draws) and sampler == "greedy":
                 sampler = "sample"
             steps = min(end, longest) - min(map(len, prompts))
             rows = generation.write(

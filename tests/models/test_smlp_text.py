@@ -357,6 +357,24 @@ def test_prompts_that_are_no_token_ids(rng, prompts):
             model.generate(np.array(prompts))
 
 
+def test_a_temperature_alone_draws(rng):
+    model = language_model(rng, "deterministic")
+    hot = [
+        model.generate([[1, 2]], temperature=50.0, seed=seed)
+        for seed in range(3)
+    ]
+    assert hot[0] != hot[1] or hot[1] != hot[2]
+    named = model.generate([[1, 2]], sampler="sample", temperature=50.0, seed=0)
+    assert hot[0] == named
+
+
+def test_strings_need_a_tokenizer(rng):
+    model = language_model(rng, "deterministic")
+    for ask in (model.fit, model.evaluate):
+        with pytest.raises(ValueError, match="has no tokenizer"):
+            ask(TEXTS)
+
+
 def test_a_cheat_has_no_score(tokenizer):
     model = SMLPCausalLM(
         backbone(tokenizer.vocabulary_size, routing="leaky"),
