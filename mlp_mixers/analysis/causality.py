@@ -232,7 +232,7 @@ def _with_time_axis(outputs, n):
 
 
 def _resample(model, outputs, trials, size, places, tolerance, rng):
-    """What an other future changes in the outputs at `places`, a range."""
+    """What another future changes in the outputs at `places`, a range."""
     first, n = places.start, places.stop
     leaking, worst, where, mixes = 0, 0.0, None, False
     for _ in range(trials):

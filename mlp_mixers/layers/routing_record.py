@@ -45,14 +45,15 @@ class RoutingRecord:
             losses: Dictionary of scalars.
         """
         counts = ops.cast(counts, "float32")
-        total = ops.maximum(ops.sum(counts), 1.0)
+        asked = ops.sum(counts)
+        total = ops.maximum(asked, 1.0)  # a step may be all padding
         share = counts / total
         experts = share.shape[0]
         entropy = -ops.sum(share * ops.log(ops.maximum(share, 1e-9)))
         values = [
             entropy / max(math.log(experts), 1e-9),
             ops.max(share) * experts,
-            1.0 - ops.cast(kept, "float32") / total,
+            (asked - ops.cast(kept, "float32")) / total,
             *(ops.cast(losses[name], "float32") for name in self.losses),
             ops.ones(()),
         ]

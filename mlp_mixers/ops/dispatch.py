@@ -67,7 +67,7 @@ def count_by_expert(expert_ids, num_experts):
         int32 `(E,)`.
     """
     ids = ops.reshape(expert_ids, (-1,))
-    # Integers: sums of ones in half precision stop at 256.
+    # Integers, for which PyTorch's is a sum in float32: exact to 2²⁴ items.
     counts = ops.segment_sum(ops.ones_like(ids), ids, num_experts + 1)
     return ops.cast(counts[:-1], "int32")
 

@@ -543,3 +543,11 @@ def test_arguments():
             SparseTokenExperts(**arguments)
     with pytest.raises(ValueError, match="batch, n, channels"):
         SparseTokenExperts(E, F).build((None, D))
+
+
+def test_a_step_of_padding_drops_nothing():
+    layer = SparseTokenExperts(3, 8, router="switch")
+    layer.build((2, 5, 4))
+    x = np.ones((2, 5, 4), "float32")
+    layer(x, mask=np.zeros((2, 5), "int32"), training=True)
+    assert layer.routing_record.means()["drop_rate"] == 0
