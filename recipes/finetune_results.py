@@ -209,17 +209,20 @@ def save(folder, prepared, results):
         shutil.copy(path, folder / path.name)
     history = runs.read(own / "history.json")
     runs.record(folder, "history.json", history)
-    count = len(results["seeds"])
-    of = f" of {count}" if count > 1 else ""
     text_pictures.draw_history(
-        history,
-        folder / "learning_curves.png",
-        title=f"seed {results['saved_seed']}{of}",
+        history, folder / "learning_curves.png", title=curves_title(results)
     )
     # Last: this file says that the run is whole.
     runs.record(folder, "results.json", results)
     for seed in results["seeds"]:
         (seed_folder(folder, seed) / WEIGHTS_FILE).unlink(missing_ok=True)
+
+
+def curves_title(results):
+    """Whose learning curves these are: those of the seed that was saved."""
+    count = len(results["seeds"])
+    of = f" of {count}" if count > 1 else ""
+    return f"seed {results['saved_seed']}{of}"
 
 
 def report(folder, results):
