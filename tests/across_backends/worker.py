@@ -13,20 +13,28 @@ import keras  # isort: skip
 import numpy as np
 from keras import ops
 
+from mlp_mixers.layers import TopTwoRouter
 from mlp_mixers.models import GMLPImageClassifier
 from mlp_mixers.models import GMLPTextClassifier
 from mlp_mixers.models import MixerImageClassifier
 from mlp_mixers.models import ResMLPImageClassifier
+from mlp_mixers.models import SMLPCausalLM
+from mlp_mixers.models.text_task import TextTask
 from tests.cases import TEXT_VOCABULARY
 from tests.cases import gmlp_nano
 from tests.cases import gmlp_text_nano
 from tests.cases import mixer_nano
 from tests.cases import randomize
 from tests.cases import resmlp_nano
+from tests.cases import smlp_nano
 
 
 def gmlp(**options):
     return GMLPImageClassifier(gmlp_nano(**options), num_classes=3)
+
+
+def smlp(**options):
+    return SMLPCausalLM(smlp_nano(**options))
 
 
 MODELS = {
@@ -38,6 +46,13 @@ MODELS = {
     "text": lambda: GMLPTextClassifier(
         gmlp_text_nano(attention_dim=4), num_classes=3
     ),
+    "base": lambda: smlp(routing="partial", prefix_fraction=0.4),
+    "switch": lambda: smlp(router="switch"),
+    # The other ways to choose a second expert draw it, each backend its own.
+    "top_two": lambda: smlp(
+        router=TopTwoRouter(second_choice="all"), mixing="attention"
+    ),
+    "hash": lambda: smlp(router="hash", mixing="attention"),
 }
 STEPS = 10
 
@@ -46,14 +61,18 @@ def batches(model):
     """The same ten batches in every process."""
     rng = np.random.default_rng(7)
     for _ in range(STEPS):
-        if isinstance(model, GMLPTextClassifier):
+        if isinstance(model, TextTask):
             inputs = {
                 "token_ids": rng.integers(0, TEXT_VOCABULARY, (8, 6), "int32"),
                 "padding_mask": np.tile(np.arange(6) < 5, (8, 1)),
             }
         else:
             inputs = rng.normal(size=(8, 4, 6, 3)).astype("float32")
-        yield inputs, rng.integers(0, 3, 8)
+        if isinstance(model, SMLPCausalLM):
+            labels = rng.integers(0, TEXT_VOCABULARY, (8, 6))
+        else:
+            labels = rng.integers(0, 3, 8)
+        yield inputs, labels
 
 
 def measure(path, outputs):
