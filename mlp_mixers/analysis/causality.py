@@ -7,6 +7,10 @@ what comes out before the cut must not change. A whole suffix and many trials,
 since a route that is chosen by a maximum has no gradient, hardly ever reacts
 to one token, and yet tells of all of them.
 
+A model whose tokens do not look at each other cannot react to another future,
+whatever its structure is: fresh models often start so. A check of one says
+nothing, and the report says that.
+
 *The floor.* On tokens drawn independently and uniformly from K of them, no
 honest model's loss falls below ln K. One that does has learned to look.
 """
@@ -24,6 +28,9 @@ from mlp_mixers.arguments import positive_integer
 from mlp_mixers.ops.compiled import compiled
 from mlp_mixers.training.optimizer import AdamW
 
+# A matrix without an entry above this hides what goes through it.
+ASLEEP = 1e-4
+
 
 @dataclasses.dataclass(frozen=True)
 class LeakReport:
@@ -34,8 +41,12 @@ class LeakReport:
         leaking: In how many of them an earlier output changed.
         worst: Largest change of an earlier output, over the largest output.
         where: `(position, cut)` of that change, or `None`.
-        mixes: Whether tokens have an influence on later outputs at all.
-            Where they have none, `leaking == 0` says nothing.
+        mixes: Whether tokens have an influence on later outputs, by more than
+            rounding. Where they have none, `leaking == 0` says nothing.
+        asleep: Paths of the matrices that are zero, or as good as, such as
+            the last ones of fresh experts. What depends on the future behind
+            them does not show.
+        random_weights: Whether the weights were random ones.
         floor: ln K, or `None` where nothing was trained.
         loss: Loss on random tokens in the end of the training.
     """
@@ -45,6 +56,8 @@ class LeakReport:
     worst: float
     where: tuple | None
     mixes: bool
+    asleep: tuple = ()
+    random_weights: bool = False
     floor: float | None = None
     loss: float | None = None
 
@@ -55,6 +68,25 @@ class LeakReport:
         By 2%: the tokens of a few steps are not quite uniform.
         """
         return self.loss is not None and self.loss < 0.98 * self.floor
+
+    @property
+    def conclusive(self):
+        """Whether this says anything: a leak was found, or could have been."""
+        return bool(self) or (self.mixes and not self.asleep)
+
+    @property
+    def doubt(self):
+        """Why this says nothing, and what to do; `None` if it does."""
+        if self.conclusive:
+            return None
+        if not self.mixes:
+            why = "no token has any influence on later outputs"
+        else:
+            why = f"nothing passes {_listed(self.asleep)}, near zero"
+        advice = "check a trained model, or pass `random_weights=True`"
+        if self.random_weights:
+            advice = "it is so with random weights too"
+        return f"this says nothing, since {why}: {advice}"
 
     def __bool__(self):
         return self.leaking > 0 or self.below_floor
@@ -68,9 +100,11 @@ class LeakReport:
             lines.append(
                 f"loss on random tokens {self.loss:.4f}, floor {self.floor:.4f}"
             )
-        if not self.mixes:
-            lines.append("no token has any influence on later outputs")
+        if self.doubt:
+            lines.append(self.doubt)
         verdict = "leaks" if self else "causal"
+        if not self.conclusive:
+            verdict = "not known"
         return f"{verdict}: {'; '.join(lines)}"
 
 
@@ -101,14 +135,17 @@ def leaks_future(
             is the same in both calls of a trial.
         trials: Number of suffixes to resample.
         vocabulary_size: Number of tokens; the model's own if `None`.
-        sequence_length: Number of tokens of an input; the model's if `None`.
+        sequence_length: Number of tokens of an input. `None` takes the
+            model's, or the length that its `keras.Input` has.
         make_inputs: Function from int32 tokens `(batch, n)` to the model's
             inputs. `None` takes the tokens themselves, or for a model with
             inputs by name `token_ids` and, if asked for, a `padding_mask` of
             ones.
         random_weights: Whether to check a model of this kind and not this
             very one: with random weights in all places, put back in the end.
-            Fresh models need it, whose tokens do not look at each other yet.
+            Fresh models need it, whose tokens do not look at each other yet,
+            or whose experts give nothing back: without it the report is not
+            `conclusive`, and a warning says so.
         tolerance: Changes below this, relative to the largest output, are
             rounding.
         training_steps: With more than zero, a fresh copy of the model is
@@ -123,7 +160,8 @@ def leaks_future(
         seed: Of all that is drawn here.
 
     Returns:
-        A `LeakReport`, which is true if the model leaks.
+        A `LeakReport`, which is true if the model leaks. One that is false
+        and not `conclusive` is no proof of anything.
 
     Raises:
         ValueError: If sizes are not known or no output has a time axis.
@@ -131,8 +169,10 @@ def leaks_future(
     Example:
 
     ```python
-    report = leaks_future(model, vocabulary_size=1000, sequence_length=64)
-    if report:
+    report = leaks_future(
+        model, vocabulary_size=1000, sequence_length=64, random_weights=True
+    )
+    if report or not report.conclusive:
         print(report)
     ```
     """
@@ -172,14 +212,9 @@ def leaks_future(
             _randomize(model, rng)
         places = range(first, n)
         found = _resample(model, outputs, trials, size, places, tolerance, rng)
+        found["asleep"] = _asleep(model, min(tolerance, ASLEEP))
     finally:
         _restore(model, kept)
-    if not found["mixes"]:
-        warnings.warn(
-            "No token has any influence on later outputs, so there is nothing "
-            "to leak. Check a trained model, or pass `random_weights=True`.",
-            stacklevel=2,
-        )
     if training_steps:
         k = min(positive_integer(num_tokens, "num_tokens"), size)
         loss = _train(
@@ -189,19 +224,33 @@ def leaks_future(
             learning_rate,
         )
         found.update(floor=math.log(k), loss=loss)
-    return LeakReport(trials=trials, **found)
+    report = LeakReport(trials, random_weights=random_weights, **found)
+    if not report.conclusive:
+        warnings.warn(str(report), stacklevel=2)
+    return report
 
 
 def _known(model, name, given):
-    """A size that is given, or the model's or its backbone's."""
+    """A size that is given, the model's, its backbone's, or its input's."""
     if given is not None:
         return positive_integer(given, name)
     for owner in (model, getattr(model, "backbone", None)):
         if isinstance(getattr(owner, name, None), int):
             return getattr(owner, name)
+    if name == "sequence_length" and _input_length(model):
+        return _input_length(model)
     raise ValueError(
         f"The model does not say its `{name}`: pass it. Received: {name}=None"
     )
+
+
+def _input_length(model):
+    """How many tokens a model's input has, `None` if it is open."""
+    inputs = getattr(model, "input", None)
+    if isinstance(inputs, dict):
+        inputs = inputs.get("token_ids")
+    shape = getattr(inputs, "shape", None) or ()
+    return shape[1] if len(shape) > 1 else None
 
 
 def _inputs_for(model):
@@ -254,7 +303,8 @@ def _resample(model, outputs, trials, size, places, tolerance, rng):
             where = first + int(change.argmax()), cut
         if not mixes:
             _seed(model, noise)
-            mixes = _mixes(outputs, tokens, one, size, rng)
+            change = _change_of_last(outputs, tokens, one, size, rng)
+            mixes = change > tolerance
     return {
         "leaking": leaking,
         "worst": worst,
@@ -263,12 +313,33 @@ def _resample(model, outputs, trials, size, places, tolerance, rng):
     }
 
 
-def _mixes(outputs, tokens, before, size, rng):
-    """Whether other first tokens change the last output."""
+def _change_of_last(outputs, tokens, before, size, rng):
+    """How much other tokens before it change the last output.
+
+    By the same measure as changes of earlier outputs: a model that does not
+    react here by more than rounding would not there either.
+    """
     other = tokens.copy()
     other[:, :-1] = _others(tokens[:, :-1], size, rng)
     change = np.abs(outputs(other) - before)[:, -1]
-    return bool(change.max() > 1e-9 * max(np.abs(before).max(), 1e-12))
+    return float(change.max() / max(np.abs(before).max(), 1e-12))
+
+
+def _asleep(model, small):
+    """Paths of the trained matrices without an entry above `small`."""
+    matrices = [v for v in model.trainable_variables if len(v.shape) > 1]
+    return tuple(
+        v.path
+        for v in matrices
+        if np.abs(ops.convert_to_numpy(ops.cast(v, "float32"))).max() <= small
+    )
+
+
+def _listed(names, most=2):
+    """The first names, and how many more there are."""
+    text = ", ".join(names[:most])
+    rest = len(names) - most
+    return f"{text} and {rest} more" if rest > 0 else text
 
 
 def _others(tokens, size, rng):

@@ -1,17 +1,38 @@
 """How busy experts are, as numbers and as a picture."""
 
 import contextlib
+import numbers
 
+import keras
 import numpy as np
 from keras import ops
 
+from mlp_mixers.arguments import positive_integer
+from mlp_mixers.data.streams import CausalLMBatches
+from mlp_mixers.data.streams import stream_documents
+from mlp_mixers.data.text_encoder import check_texts
+from mlp_mixers.data.text_encoder import check_tokenizer
+from mlp_mixers.data.text_encoder import is_text
+from mlp_mixers.models.input_checks import as_array
+from mlp_mixers.models.input_checks import to_numpy
 
-def expert_load(model, inputs):
+
+def expert_load(model, inputs, batch_size=32):
     """Which share of the choices falls on each expert, in inference.
 
     Args:
         model: A model with layers of experts, such as a `SMLPCausalLM`.
-        inputs: Inputs of one batch, or an iterable of such.
+        inputs: One of
+            - documents, a list of strings, for a model with a tokenizer; they
+              are cut into rows as `evaluate` cuts them;
+            - token ids, an array `(rows, n)` or a list of rows of one length.
+              All of them are real tokens; where some are not, give the model
+              its dictionary with the `padding_mask`;
+            - inputs of one batch, as the model is called with;
+            - a `keras.utils.PyDataset`, such as `CausalLMBatches`, whose
+              labels are left out;
+            - an iterable of batches of inputs.
+        batch_size: Rows at a time, of documents and of token ids.
 
     Returns:
         Dictionary from a layer's name to float64 `(E,)` shares that add up to
@@ -19,13 +40,30 @@ def expert_load(model, inputs):
         experts with deterministic routing, are left out.
 
     Raises:
-        ValueError: If the model has no layer with a route.
+        ValueError: If the model has no layer with a route, there are no
+            inputs, or they are strings and there is no tokenizer.
+
+    Example:
+
+    ```python
+    loads = expert_load(model, documents)
+    plot_expert_load(loads, path="load.png")
+    ```
     """
-    counts = {}
+    batch_size = positive_integer(batch_size, "batch_size")
+    counts, batches = {}, 0
+    check = getattr(model, "check_arrays", None)
     with _listening(model, counts):
-        batches = [inputs] if isinstance(inputs, (dict, np.ndarray)) else inputs
-        for batch in batches:
+        for batch in _batches(model, inputs, batch_size):
+            if check is not None and isinstance(batch, dict):
+                check(batch)
             model(batch, training=False)
+            batches += 1
+    if not batches:
+        raise ValueError(
+            "There is nothing to route: give a list of strings, token ids, or "
+            f"batches. Received: inputs={inputs!r}"
+        )
     if not counts:
         raise ValueError(
             "The model has no layer that routes: no token experts, and no "
@@ -33,6 +71,54 @@ def expert_load(model, inputs):
             f"Received: model={model!r}"
         )
     return {name: c / max(c.sum(), 1) for name, c in counts.items()}
+
+
+def _batches(model, inputs, batch_size):
+    """What the model is called with, batch by batch."""
+    if is_text(inputs):
+        texts = check_texts(inputs, "documents")
+        tokenizer = check_tokenizer(getattr(model, "tokenizer", None))
+        length = model.backbone.sequence_length
+        inputs = CausalLMBatches(
+            stream_documents(texts, tokenizer, length),
+            tokenizer.pad_id,
+            batch_size=batch_size,
+        )
+    if isinstance(inputs, keras.utils.PyDataset):
+        return (
+            batch[0] if isinstance(batch, tuple) else batch
+            for batch in (inputs[i] for i in range(len(inputs)))
+        )
+    if _is_rows(inputs):
+        inputs = as_array(inputs, "inputs")
+    if isinstance(inputs, dict):
+        return [inputs]
+    if not hasattr(inputs, "shape"):
+        return inputs
+    names = getattr(model, "input", None)
+    if not isinstance(names, dict) or "token_ids" not in names:
+        return [inputs]
+    return _with_masks(to_numpy(inputs), names, batch_size)
+
+
+def _is_rows(inputs):
+    """Whether this is a list of lists of numbers."""
+    return isinstance(inputs, (list, tuple)) and any(
+        isinstance(row, (list, tuple))
+        and row
+        and isinstance(row[0], numbers.Real)
+        for row in inputs
+    )
+
+
+def _with_masks(token_ids, names, batch_size):
+    """Rows of token ids, all real, as inputs by name."""
+    for start in range(0, len(token_ids), batch_size):
+        rows = token_ids[start : start + batch_size]
+        inputs = {"token_ids": rows}
+        if "padding_mask" in names:
+            inputs["padding_mask"] = np.ones(rows.shape, "int32")
+        yield inputs
 
 
 @contextlib.contextmanager

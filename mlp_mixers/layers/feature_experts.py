@@ -350,9 +350,12 @@ class SparseFeatureExperts(SpatialGatingUnit):
         # Learned routes need no chunks.
         if not self._learned and channels % self.num_experts:
             raise ValueError(
-                "The channels that the experts project, half of the input's, "
-                "must divide into `num_experts` equal chunks. Received: "
-                f"channels={channels}, num_experts={self.num_experts}"
+                "In deterministic routing, the channels that the experts "
+                "project must divide into `num_experts` equal chunks. They are "
+                "half of the input's, so half of a block's `intermediate_dim`. "
+                f"{what_would_fit(channels, self.num_experts)} Received: "
+                f"channels={channels}, num_experts={self.num_experts}, that is "
+                f"intermediate_dim={2 * channels}"
             )
 
     def get_config(self):
@@ -369,3 +372,17 @@ class SparseFeatureExperts(SpatialGatingUnit):
             }
         )
         return config
+
+
+def what_would_fit(channels, num_experts):
+    """The numbers next to these with which channels divide by experts."""
+    fitting = [e for e in range(1, channels + 1) if channels % e == 0]
+    fewer = [e for e in fitting if e < num_experts][-1:]
+    more = [e for e in fitting if e > num_experts][:1]
+    experts = " or ".join(map(str, fewer + more))
+    chunk = channels // num_experts
+    widths = [2 * num_experts * size for size in (chunk, chunk + 1) if size]
+    return (
+        f"Take `num_experts={experts}`, or "
+        f"`intermediate_dim={' or '.join(map(str, widths))}`."
+    )

@@ -5,6 +5,7 @@ import keras
 from mlp_mixers.layers.base_router import BaseRouter
 from mlp_mixers.layers.hash_router import HashRouter
 from mlp_mixers.layers.router import Router
+from mlp_mixers.layers.router import says_nothing
 from mlp_mixers.layers.switch_router import SwitchRouter
 from mlp_mixers.layers.top_two_router import TopTwoRouter
 
@@ -28,8 +29,8 @@ def get_router(router, num_experts, vocabulary_size=None):
             has none yet.
 
     Raises:
-        ValueError: If it is none of these, or is for another number of
-            experts or tokens.
+        ValueError: If it is none of these, has no `call`, or is for another
+            number of experts or tokens.
     """
     if isinstance(router, str) and router in ROUTERS:
         cls, config = ROUTERS[router], {}
@@ -38,11 +39,18 @@ def get_router(router, num_experts, vocabulary_size=None):
     elif isinstance(router, dict):
         given = keras.saving.deserialize_keras_object(router)
         return get_router(given, num_experts, vocabulary_size)
+    elif isinstance(router, type) and issubclass(router, Router):
+        raise ValueError(
+            "Pass a router, not its class: "
+            f"`router={router.__name__}()`. Received: router={router!r}"
+        )
     else:
         raise ValueError(
             f"`router` must be one of {tuple(ROUTERS)}, a `Router` or its "
             f"configuration. Received: router={router!r}"
         )
+    if cls.call is Router.call:
+        raise ValueError(says_nothing(cls))
     known = {"num_experts": num_experts}
     if vocabulary_size is not None and hasattr(cls, "balance"):
         known["vocabulary_size"] = vocabulary_size

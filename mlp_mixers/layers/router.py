@@ -19,11 +19,11 @@ class Routing(typing.NamedTuple):
     """Where tokens go.
 
     Attributes:
-        expert_ids: int32 `(b, n, k)` of experts, the first choice first. An
-            id of E stands for no expert.
+        expert_ids: int32 `(b, n, k)` of experts 0 to E - 1, the first choice
+            first. An id of E stands for no expert.
         gates: float32 `(b, n, k)`: what multiplies an expert's output.
         losses: Dictionary of scalars, by name; what trains the router beside
-            the task.
+            the task. One for each of the router's `loss_weights`.
     """
 
     expert_ids: typing.Any
@@ -36,8 +36,11 @@ class Router(keras.layers.Layer):
 
     **A router of your own** derives from this class, has
     `call(x, token_ids=None, mask=None, training=False)` and returns a
-    `Routing`; weights are made in `build(x_shape)`. Padded tokens it may
-    route as it likes: the experts leave them out. It declares four things:
+    `Routing`; weights are made in `build(x_shape)`, and `get_config` returns
+    its own arguments too. It is passed as an instance, whose configuration is
+    the pattern for the router of each layer; `docs/sparse.md` has a whole
+    one. Padded tokens it may route as it likes: the experts leave them out.
+    It declares four things:
 
     - `num_choices`: experts of a token, k;
     - `causal_in_training`, `causal_in_inference`: whether later tokens have
@@ -102,6 +105,20 @@ class Router(keras.layers.Layer):
             for name, weight in (loss_weights or {}).items()
         }
 
+    def call(self, x, token_ids=None, mask=None, training=False):
+        """Says where tokens go; each router has its own.
+
+        Args:
+            x: Tensor of shape `(b, n, d)`, zero at padding.
+            token_ids: Integers of shape `(b, n)`, or `None`.
+            mask: Padding mask of shape `(b, n)`, or `None`.
+            training: Whether the routing is that of training.
+
+        Returns:
+            A `Routing`, with `expert_ids` and `gates` of shape `(b, n, k)`.
+        """
+        raise ValueError(says_nothing(type(self)))
+
     def compute_mask(self, *arguments, **masks):
         return None  # masks are explicit
 
@@ -118,6 +135,73 @@ class Router(keras.layers.Layer):
         config = super().get_config()
         config.update({"num_experts": self.num_experts, "group": self.group})
         return config
+
+
+def says_nothing(cls):
+    """What to tell of a router class without a `call`."""
+    return (
+        "A router has a method `call(self, x, token_ids=None, mask=None, "
+        "training=False)` that returns a `mlp_mixers.layers.Routing`. "
+        f"Received: {cls.__name__} without `call`"
+    )
+
+
+def check_routing(routing, router, x, training):
+    """Raises a ValueError for what a router of one's own may get wrong.
+
+    Args:
+        routing: What its `call` has returned.
+        router: The router.
+        x: What it was called with, `(b, n, d)`.
+        training: Whether it was called as in training.
+    """
+    name, k = type(router).__name__, router.num_choices
+    if not isinstance(routing, Routing):
+        raise ValueError(
+            f"`{name}.call` must return a `mlp_mixers.layers.Routing("
+            f"expert_ids, gates)`. Received: {_described(routing)}"
+        )
+    expected = (*x.shape[:2], k)
+    for part in ("expert_ids", "gates"):
+        value = getattr(routing, part)
+        shape = getattr(value, "shape", None)
+        if shape is None or not _agree(tuple(shape), expected):
+            raise ValueError(
+                f"`{part}` of `{name}`'s Routing must be a tensor of shape "
+                f"(batch, n, num_choices), here {expected}: one for each token "
+                f"and choice, of which the router declares {k} "
+                f"(`num_choices`). Received: {_described(value)}"
+            )
+    dtype = keras.backend.standardize_dtype(routing.expert_ids.dtype)
+    if not dtype.startswith(("int", "uint")):
+        raise ValueError(
+            f"`expert_ids` of `{name}`'s Routing must be integers, the numbers "
+            f"of experts: `ops.cast(ids, 'int32')`. Received: dtype={dtype}"
+        )
+    missing = [n for n in router.loss_weights if n not in routing.losses]
+    if training and missing:
+        raise ValueError(
+            f"`{name}` has weights for losses, `loss_weights`, so its Routing "
+            "holds each of them by name in training. Received: no "
+            f"{', '.join(map(repr, missing))} in losses="
+            f"{sorted(routing.losses)}"
+        )
+
+
+def _described(value):
+    """A tensor by its shape, anything else by its type."""
+    shape = getattr(value, "shape", None)
+    if shape is None:
+        return f"a {type(value).__name__}"
+    return f"a {type(value).__name__} of shape {tuple(shape)}"
+
+
+def _agree(shape, expected):
+    """Whether two shapes may be the same; what is not known agrees."""
+    return len(shape) == len(expected) and all(
+        a == b or not (isinstance(a, int) and isinstance(b, int))
+        for a, b in zip(shape, expected)
+    )
 
 
 class LearnedRouter(Router):

@@ -10,7 +10,8 @@ class RoutingRecord:
     """Means over training steps of how a layer has routed.
 
     - `load_entropy`: entropy of the load over the entropy of equal shares,
-      1 if all experts are equally busy, 0 if one does everything;
+      1 if all experts are equally busy, 0 if one of several does everything.
+      Of a single expert it is 0 / 0, and taken to be 1: its load is even;
     - `max_load`: load of the busiest expert over a fair share;
     - `drop_rate`: share of the choices that found no place;
     - the router's losses, before their weights.
@@ -50,8 +51,12 @@ class RoutingRecord:
         share = counts / total
         experts = share.shape[0]
         entropy = -ops.sum(share * ops.log(ops.maximum(share, 1e-9)))
+        if experts > 1:
+            evenness = entropy / math.log(experts)
+        else:
+            evenness = ops.ones_like(entropy)
         values = [
-            entropy / max(math.log(experts), 1e-9),
+            evenness,
             ops.max(share) * experts,
             (asked - ops.cast(kept, "float32")) / total,
             *(ops.cast(losses[name], "float32") for name in self.losses),

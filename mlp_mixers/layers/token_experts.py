@@ -4,6 +4,8 @@ Letters: b batch, n tokens, d channels, f `intermediate_dim`, E experts,
 k choices of a token, C capacity.
 """
 
+import math
+
 import keras
 from keras import initializers
 from keras import ops
@@ -11,6 +13,7 @@ from keras import ops
 from mlp_mixers.arguments import positive_integer
 from mlp_mixers.arguments import positive_number
 from mlp_mixers.layers.get_router import get_router
+from mlp_mixers.layers.router import check_routing
 from mlp_mixers.layers.routing_record import RoutingRecord
 from mlp_mixers.ops import check_padding_mask
 from mlp_mixers.ops import zero_padding
@@ -66,8 +69,9 @@ class SparseTokenExperts(keras.layers.Layer):
         Tensor of the shape of `x`, to be added to a residual stream.
 
     Raises:
-        ValueError: If an argument is out of range or the input of another
-            rank than 3.
+        ValueError: If an argument is out of range, the input of another
+            rank than 3, or what a router of your own returns no `Routing` of
+            its tokens.
 
     Example:
 
@@ -98,6 +102,11 @@ class SparseTokenExperts(keras.layers.Layer):
             intermediate_dim, "intermediate_dim"
         )
         self.capacity_factor = capacity_factor
+        if capacity_factor == math.inf:
+            raise ValueError(
+                "For experts without a limit, pass `capacity_factor=None`: it "
+                "drops nothing. Received: capacity_factor=inf"
+            )
         if capacity_factor is not None:
             self.capacity_factor = positive_number(
                 capacity_factor, "capacity_factor"
@@ -135,9 +144,7 @@ class SparseTokenExperts(keras.layers.Layer):
     def call(self, x, token_ids=None, mask=None, training=False):
         check_padding_mask(mask, x.shape, type(self).__name__)
         x = zero_padding(ops.cast(x, self.compute_dtype), mask)
-        routing = self.router(
-            x, token_ids=token_ids, mask=mask, training=training
-        )
+        routing = self._routing(x, token_ids, mask, training)
         ids = self._without_padding(routing.expert_ids, mask)  # (b, n, k)
         if self.on_route is not None:
             self.on_route(ids)
@@ -164,8 +171,18 @@ class SparseTokenExperts(keras.layers.Layer):
             int32 `(b, n, k)`; E, one more than the last, at padding.
         """
         x = zero_padding(ops.cast(x, self.compute_dtype), mask)
-        routing = self.router(x, token_ids=token_ids, mask=mask, training=False)
+        routing = self._routing(x, token_ids, mask, training=False)
         return self._without_padding(routing.expert_ids, mask)
+
+    def _routing(self, x, token_ids, mask, training):
+        """What the router says, after a look at it."""
+        routing = self.router(
+            x, token_ids=token_ids, mask=mask, training=training
+        )
+        check_routing(routing, self.router, x, training)
+        # The largest of scores is an int64 on some backends.
+        ids = ops.cast(routing.expert_ids, "int32")
+        return routing._replace(expert_ids=ids)
 
     def _without_padding(self, ids, mask):
         """Ids with "no expert" at padding."""

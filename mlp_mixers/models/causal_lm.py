@@ -1,6 +1,7 @@
 """What all language models share that write on."""
 
 import numbers
+import warnings
 
 import keras
 import numpy as np
@@ -11,9 +12,12 @@ from mlp_mixers.data.epochs import FollowEpochs
 from mlp_mixers.data.streams import CausalLMBatches
 from mlp_mixers.data.streams import stream_documents
 from mlp_mixers.data.text_encoder import check_texts
+from mlp_mixers.data.text_encoder import is_pair
 from mlp_mixers.data.text_encoder import is_text
 from mlp_mixers.data.text_encoder import spaced
 from mlp_mixers.models import generation
+from mlp_mixers.models.input_checks import by_name
+from mlp_mixers.models.input_checks import shortened
 from mlp_mixers.models.sampling import Sampling
 from mlp_mixers.models.text_task import TextTask
 from mlp_mixers.training.metrics import Perplexity
@@ -34,6 +38,12 @@ class CausalLM(TextTask):
         trainable: Whether anything is trained.
         **kwargs: `name` of `keras.Model`.
     """
+
+    reads = (
+        "A causal language model reads documents, a list of strings: "
+        "`fit(documents)`; or a dictionary of the arrays `token_ids` and "
+        "`padding_mask`, and labels. It has no pairs."
+    )
 
     def __init__(
         self, backbone, tokenizer=None, dtype=None, trainable=True, **kwargs
@@ -100,17 +110,24 @@ class CausalLM(TextTask):
         """As `keras.Model.fit`; `x` may be a list of documents.
 
         They are put end to end and cut into rows of the backbone's
-        `sequence_length` (`mlp_mixers.data.stream_documents`).
+        `sequence_length` (`mlp_mixers.data.stream_documents`). Held-out
+        documents are a list too: `validation_data=documents`.
         """
+        kwargs = by_name(keras.Model.fit, args, kwargs, known=3)
         followers = []
         if is_text(x):
             seed = ops.convert_to_numpy(keras.random.SeedGenerator().state)
             x = self._batches(x, kwargs, int(seed[0]))
             followers = [FollowEpochs(x)]
-        if is_text(kwargs.get("validation_data")):
-            kwargs["validation_data"] = self._batches(
-                kwargs["validation_data"], kwargs
+        held_out = kwargs.get("validation_data")
+        if isinstance(held_out, (tuple, list)) and any(map(_is_list, held_out)):
+            raise ValueError(
+                "Held-out documents are a list of strings, without labels and "
+                "in no tuple: `validation_data=documents`. "
+                f"Received: validation_data={shortened(held_out)}"
             )
+        if is_text(held_out):
+            kwargs["validation_data"] = self._batches(held_out, kwargs)
         if isinstance(x, CausalLMBatches):
             kwargs = {"shuffle": False, **kwargs}  # they are shuffled
             kwargs.pop("batch_size", None)
@@ -119,17 +136,27 @@ class CausalLM(TextTask):
             given = given if isinstance(given, (list, tuple)) else [given]
             # First, so that what keeps logs gets them all.
             given = [RoutingMetrics(), *followers, *given]
-        return super().fit(x, y, *args, callbacks=given, **kwargs)
+        return super().fit(x, y, callbacks=given, **kwargs)
 
     def evaluate(self, x=None, y=None, *args, **kwargs):
         """As `keras.Model.evaluate`; `x` may be a list of documents."""
+        kwargs = by_name(keras.Model.evaluate, args, kwargs, known=3)
         if is_text(x):
             x = self._batches(x, kwargs)
             kwargs.pop("batch_size", None)
-        return super().evaluate(x, y, *args, **kwargs)
+        return super().evaluate(x, y, **kwargs)
+
+    def as_inputs(self, x):
+        """As `TextTask.as_inputs`; there are no pairs."""
+        if is_pair(x):
+            raise ValueError(f"{self.reads} Received: {shortened(x)}")
+        return super().as_inputs(x)
 
     def _batches(self, texts, kwargs, seed=None):
         """Batches of documents; in their order without a seed."""
+        if is_pair(texts):
+            raise ValueError(f"{self.reads} Received: {shortened(texts)}")
+        texts = check_texts(texts, "documents")
         if self.tokenizer is None:
             raise ValueError(
                 "The model has no tokenizer, so it takes batches of token ids "
@@ -161,12 +188,13 @@ class CausalLM(TextTask):
 
         Args:
             inputs: A string or a list of strings; or token ids, a list of
-                lists of them.
+                lists of them. Of an empty list, nothing is written.
             max_length: Tokens of a result, the prompt and `<cls>` included;
-                the model's longest input if `None`.
+                the model's longest input if `None`. No text is longer than
+                that: what asks for more is warned, and gets as much.
             stop_token_ids: Ids, or strings of one token each, after which a
-                text is finished. `"auto"` is the end of a document, `<sep>`;
-                `None` for none.
+                text is finished; one of them, or a sequence. `"auto"` is the
+                end of a document, `<sep>`; `None` for none.
             strip_prompt: Whether to return only what is new.
             sampler: `"greedy"`, the most probable token; `"sample"`, a draw;
                 or a `keras_hub.samplers.Sampler`, which has settings of its
@@ -182,8 +210,8 @@ class CausalLM(TextTask):
             A string or a list of strings; of ids, a list of lists of ids.
 
         Raises:
-            ValueError: If a prompt is empty or leaves no room, or an argument
-                is out of range.
+            ValueError: If a prompt is empty or leaves no room, an argument
+                is out of range, or the routing is leaky.
 
         Example:
 
@@ -198,23 +226,37 @@ class CausalLM(TextTask):
         end = longest
         if max_length is not None:
             end = positive_integer(max_length, "max_length")
-        self._check_prompts(prompts, min(end, longest))
+        if end > longest:
+            warnings.warn(
+                f"The model reads {longest} tokens, so texts end there. "
+                f"Received: max_length={max_length}",
+                stacklevel=2,
+            )
+            end = longest
         stop_ids = self._stop_ids(stop_token_ids)
+        draws = temperature != 1, top_k is not None, top_p is not None
+        if hasattr(sampler, "get_next_token"):
+            _check_no_settings((*draws, seed is not None), sampler)
+        else:
+            if any(draws) and sampler == "greedy":
+                sampler = "sample"
+            sampler = Sampling(sampler, temperature, top_k, top_p, seed)
+        if not prompts:
+            return []
+        self._check_writes()
+        self._check_prompts(prompts, end)
         writer = self._make_writer()
         if hasattr(sampler, "get_next_token"):
             rows = generation.write_by_keras_hub(
-                writer, prompts, min(end, longest), sampler, stop_ids
+                writer, prompts, end, sampler, stop_ids
             )
         else:
-            draws = temperature != 1, top_k is not None, top_p is not None
-            if any(draws) and sampler == "greedy":
-                sampler = "sample"
-            steps = min(end, longest) - min(map(len, prompts))
+            steps = end - min(map(len, prompts))
             rows = generation.write(
                 writer,
                 prompts,
-                [min(end, longest)] * len(prompts),
-                Sampling(sampler, temperature, top_k, top_p, seed),
+                [end] * len(prompts),
+                sampler,
                 stop_ids,
                 self._forbidden(),
                 generation.progress(steps) if verbose else None,
@@ -284,10 +326,19 @@ class CausalLM(TextTask):
         }
 
     def _check_honest(self):
-        if getattr(self.backbone, "sees_future", False):
+        cheat = getattr(self.backbone, "what_cheats", "")
+        if cheat:
             raise ValueError(
-                "Leaky routing sees the tokens whose probability is asked for, "
-                "so there is none. Received: routing='leaky'"
+                "The routing sees the tokens whose probability is asked for, "
+                f"so there is none. Received: {cheat}"
+            )
+
+    def _check_writes(self):
+        cheat = getattr(self.backbone, "what_cheats", "")
+        if cheat:
+            raise ValueError(
+                "The routing needs all tokens, those that are not written yet "
+                f"too, so this model cannot write. Received: {cheat}"
             )
 
     def _sums(self, rows, starts):
@@ -340,6 +391,8 @@ class CausalLM(TextTask):
         if not as_text:
             if hasattr(inputs, "shape"):
                 inputs = ops.convert_to_numpy(inputs).tolist()
+            if not isinstance(inputs, (list, tuple)):
+                self._checked_ids(inputs)  # raises
             return [self._checked_ids(row) for row in inputs]
         texts = [inputs] if isinstance(inputs, str) else list(inputs)
         if self.tokenizer is None:
@@ -369,7 +422,7 @@ class CausalLM(TextTask):
         return [int(i) for i in ids]
 
     def _check_prompts(self, prompts, end):
-        if not prompts or not all(prompts):
+        if not all(prompts):
             raise ValueError(
                 "A prompt must have a token. Received: an empty one"
             )
@@ -397,16 +450,33 @@ class CausalLM(TextTask):
     def _stop_ids(self, stop_token_ids):
         if isinstance(stop_token_ids, str) and stop_token_ids == "auto":
             return {self.tokenizer.sep_id} if self.tokenizer else set()
-        found = set()
-        if isinstance(stop_token_ids, str):
+        if stop_token_ids is None:
+            return set()
+        if hasattr(stop_token_ids, "shape"):
+            stop_token_ids = ops.convert_to_numpy(stop_token_ids).tolist()
+        if isinstance(stop_token_ids, (str, numbers.Number)):
             stop_token_ids = [stop_token_ids]
-        for token in () if stop_token_ids is None else stop_token_ids:
+        size = self.backbone.vocabulary_size
+        found = set()
+        for token in _sequence(stop_token_ids):
             if isinstance(token, str):
                 token = self._one_token(token)
+            is_id = isinstance(token, numbers.Integral)
+            if not is_id or isinstance(token, bool) or not 0 <= token < size:
+                raise ValueError(
+                    f"`stop_token_ids` are integers from 0 to {size - 1}, or "
+                    "strings of one token each; one of them or a sequence. "
+                    f"Received: {token!r}"
+                )
             found.add(int(token))
         return found
 
     def _one_token(self, text):
+        if self.tokenizer is None:
+            raise ValueError(
+                "The model has no tokenizer, so it stops at token ids. "
+                f"Received: stop_token_ids with {text!r}"
+            )
         ids = self.tokenizer.encode([text])[0].ids
         if len(ids) != 1:
             raise ValueError(
@@ -424,3 +494,23 @@ class CausalLM(TextTask):
             self.tokenizer.vocabulary_size, self.backbone.vocabulary_size
         )
         return sorted(special | set(beyond))
+
+
+def _is_list(value):
+    """Whether this is a list of documents inside of something."""
+    return not isinstance(value, str) and is_text(value)
+
+
+def _sequence(values):
+    """A list or a set as it is, and anything else as the only one."""
+    return values if isinstance(values, (list, tuple, set)) else [values]
+
+
+def _check_no_settings(given, sampler):
+    """Raises a ValueError for settings that a sampler would not look at."""
+    if any(given):
+        raise ValueError(
+            "A sampler of KerasHub has settings of its own: leave out "
+            "`temperature`, `top_k`, `top_p` and `seed`. "
+            f"Received: them, and sampler={sampler!r}"
+        )

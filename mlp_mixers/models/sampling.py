@@ -5,6 +5,7 @@ In NumPy: the choice is the same on every backend, and a seed makes it again.
 
 import dataclasses
 import math
+import numbers
 
 import numpy as np
 
@@ -48,19 +49,23 @@ class Sampling:
     def __post_init__(self):
         if self.strategy not in STRATEGIES:
             raise ValueError(
-                f"A sampler by name is one of {STRATEGIES}. "
+                f"A sampler by name is one of {STRATEGIES}; `top_k` and "
+                "`top_p` say what may be drawn. "
                 f"Received: sampler={self.strategy!r}"
             )
-        if not 0 < self.temperature < math.inf:
+        known = _is_number(self.temperature)
+        if not known or not 0 < self.temperature < math.inf:
             raise ValueError(
-                "`temperature` must be above 0 and finite; for the most "
-                "probable token, sampler='greedy'. "
-                f"Received: temperature={self.temperature}"
+                "`temperature` must be a number above 0 and finite; for the "
+                "most probable token, sampler='greedy'. "
+                f"Received: temperature={self.temperature!r}"
             )
         positive_integer(self.top_k, "top_k", optional=True)
-        if self.top_p is not None and not 0 < self.top_p <= 1:
+        some = self.top_p is not None
+        if some and not (_is_number(self.top_p) and 0 < self.top_p <= 1):
             raise ValueError(
-                f"`top_p` must lie in (0, 1]. Received: top_p={self.top_p}"
+                "`top_p` must be a number in (0, 1]. "
+                f"Received: top_p={self.top_p!r}"
             )
         if self.seed is not None:
             natural_number(self.seed, "seed")
@@ -98,6 +103,10 @@ class Sampling:
         allowed = np.zeros_like(p)
         allowed[order] = p[order]
         return allowed
+
+
+def _is_number(value):
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def _softmax(logits, temperature):

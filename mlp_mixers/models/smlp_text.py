@@ -344,10 +344,20 @@ class SMLPBackbone(Backbone):
 
     @property
     def sees_future(self):
-        """Whether its routing is the one that cheats."""
+        """Whether a route needs tokens that come later, in inference too."""
+        return bool(self.what_cheats)
+
+    @property
+    def what_cheats(self):
+        """The argument that makes a route see the future, or ""."""
         blocks = [self.blocks[i] for i in self.sparse_blocks]
-        leaky = self.routing == "leaky"
-        return leaky and any(isinstance(b, SMLPBlock) for b in blocks)
+        of_features = any(isinstance(b, SMLPBlock) for b in blocks)
+        if of_features and self.routing == "leaky":
+            return "routing='leaky'"
+        if blocks and not self.router.causal_in_inference:
+            name = type(self.router).__name__
+            return f"router={name} with causal_in_inference=False"
+        return ""
 
     def make_cache(self, batch, length):
         """Empty caches of all blocks, see `SpatialGatingUnit.make_cache`."""

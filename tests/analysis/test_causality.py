@@ -82,6 +82,7 @@ def test_honest_models_pass(name):
         assert not report, report
         assert report.leaking == 0
         assert report.mixes
+        assert report.conclusive
         assert str(report).startswith("causal")
     for one, two in zip(before, model.get_weights()):
         np.testing.assert_array_equal(one, two)
@@ -94,6 +95,7 @@ def test_cheats_are_caught(name):
         model, trials=16, vocabulary_size=V, sequence_length=N
     )
     assert report
+    assert report.conclusive
     position, cut = report.where
     assert position < cut
     assert report.worst > 1e-4
@@ -127,6 +129,53 @@ def test_a_model_that_mixes_nothing_is_told():
         )
     assert not report
     assert not report.mixes
+    assert not report.conclusive
+    assert str(report).startswith("not known: 0 of 2")
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0])
+def test_influence_below_rounding_is_none(scale):
+    """By the measure of earlier outputs. The input's length is the model's."""
+    model = model_of(Function(lambda x: x + scale * running_mean(x)))
+    if scale < 1:
+        with pytest.warns(UserWarning, match="no token has any influence"):
+            report = leaks_future(model, trials=2, vocabulary_size=V)
+    else:
+        report = leaks_future(model, trials=2, vocabulary_size=V)
+    assert not report
+    assert report.mixes == report.conclusive == (scale == 1)
+
+
+class HiddenCheat(keras.layers.Layer):
+    """Looks at the next token, through a matrix that starts at zero."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = keras.layers.Dense(
+            6, kernel_initializer="zeros", name="hides"
+        )
+
+    def call(self, x):
+        return running_mean(x) + self.dense(ops.roll(x, -1, axis=1))
+
+
+def test_what_a_matrix_of_zeros_hides():
+    model = model_of(HiddenCheat())
+    with pytest.warns(UserWarning, match="nothing passes .*hides/kernel"):
+        report = leaks_future(model, trials=2, vocabulary_size=V)
+    assert not report
+    assert report.mixes
+    assert not report.conclusive
+    assert [path.split("/")[-2:] for path in report.asleep] == [
+        ["hides", "kernel"]
+    ]
+    report = leaks_future(
+        model, trials=2, vocabulary_size=V, random_weights=True
+    )
+    assert report
+    assert report.conclusive
+    assert report.asleep == ()
+    assert not model.get_layer(index=2).dense.kernel.numpy().any()
 
 
 def causal_lm(**arguments):
@@ -158,7 +207,14 @@ def test_in_inference_every_router_is_causal(router, mixing):
 def test_in_training_routers_are_what_they_declare(router):
     """With few places, so that they are short."""
     model = causal_lm(router=router, capacity_factor=0.7)
+    if router == "base":  # fresh experts give nothing back
+        with pytest.warns(UserWarning, match="random_weights=True"):
+            fresh = leaks_future(model, True, trials=2)
+        assert not fresh.conclusive
+        assert any("token_experts" in path for path in fresh.asleep)
+        assert str(fresh).startswith("not known")
     report = leaks_future(model, True, trials=48, random_weights=True)
+    assert report.conclusive
     declared = model.backbone.router.causal_in_training
     assert bool(report) == (not declared), report
 
@@ -243,6 +299,11 @@ def test_sizes_that_are_not_known():
     model = model_of(Function(running_mean))
     with pytest.raises(ValueError, match="`vocabulary_size`: pass it"):
         leaks_future(model)
+    tokens = keras.Input((None,), dtype="int32", name="token_ids")
+    for inputs in (tokens, {"token_ids": tokens}):
+        open_ended = keras.Model(inputs, keras.layers.Embedding(V, 6)(tokens))
+        with pytest.raises(ValueError, match="`sequence_length`: pass it"):
+            leaks_future(open_ended, vocabulary_size=V)
     with pytest.raises(ValueError, match="two tokens"):
         leaks_future(model, vocabulary_size=1, sequence_length=N)
     with pytest.raises(ValueError, match="has a future"):

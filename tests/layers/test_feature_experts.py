@@ -276,6 +276,27 @@ def test_causal_after_training_and_from_a_file(routing, x, rng, tmp_path):
         assert (call(again, other)[:, t] != before[:, t]).any()
 
 
+@pytest.mark.parametrize(
+    ("channels", "experts", "take", "widths"),
+    [
+        (32, 5, "4 or 8", "60 or 70"),  # 6 or 7 channels for each of 5
+        (6, 4, "3 or 6", "8 or 16"),
+        (3, 7, "3", "14"),  # no expert without a channel
+    ],
+)
+def test_what_would_divide(channels, experts, take, widths):
+    message = (
+        f"`num_experts={take}`, or `intermediate_dim={widths}`.*"
+        f"intermediate_dim={2 * channels}$"
+    )
+    with pytest.raises(ValueError, match=message):
+        SparseFeatureExperts(experts).build((None, N, 2 * channels))
+    for number in map(int, take.split(" or ")):
+        SparseFeatureExperts(number).build((None, N, 2 * channels))
+    for width in map(int, widths.split(" or ")):
+        SparseFeatureExperts(experts).build((None, N, width))
+
+
 def test_arguments():
     for name, value in [
         ("routing", "random"),

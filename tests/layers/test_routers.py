@@ -286,6 +286,88 @@ def test_routers_by_name_pattern_and_configuration(router):
         assert made.second_choice == "all"
 
 
+class Mistaken(Router):
+    """Says where nobody asked."""
+
+    num_choices = 2
+    answer = None
+
+    def call(self, x, token_ids=None, mask=None, training=False):
+        return type(self).answer
+
+
+class Lossless(Mistaken):
+    """Has a weight for a loss that it never computes."""
+
+    def __init__(self, num_experts=None, **kwargs):
+        kwargs["loss_weights"] = {"balance": 0.1}
+        super().__init__(num_experts, **kwargs)
+
+
+IDS, GATES = np.zeros((B, N, 2), "int32"), np.ones((B, N, 2), "float32")
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (IDS, r"must return a .*Routing.* of shape \(3, 10, 2\)"),
+        ((IDS, GATES), "must return a .*Routing.*Received: a tuple"),
+        (None, "must return a .*Routing.*Received: a NoneType"),
+        (
+            Routing(IDS[..., 0], GATES),
+            r"`expert_ids` .* here \(3, 10, 2\).*of shape \(3, 10\)",
+        ),
+        (
+            Routing(IDS[..., :1], GATES[..., :1]),
+            r"declares 2 \(`num_choices`\).*of shape \(3, 10, 1\)",
+        ),
+        (Routing(IDS[:, :4], GATES), r"`expert_ids`.*of shape \(3, 4, 2\)"),
+        (Routing(IDS, GATES[..., 0]), r"`gates`.*of shape \(3, 10\)"),
+        (Routing(IDS, None), "`gates`.*Received: a NoneType"),
+        (Routing(GATES, GATES), "must be integers.*dtype=float32"),
+    ],
+)
+def test_routings_that_are_none(x, answer, message, monkeypatch):
+    if isinstance(answer, Routing):
+        parts = [
+            p if p is None else ops.convert_to_tensor(p) for p in answer[:2]
+        ]
+        answer = Routing(*parts)
+    monkeypatch.setattr(Mistaken, "answer", answer)
+    layer = SparseTokenExperts(E, 5, Mistaken())
+    with pytest.raises(ValueError, match=message):
+        layer(x)
+    with pytest.raises(ValueError, match=message):
+        layer.route(x)
+
+
+def test_a_loss_that_is_declared_is_returned(x, monkeypatch):
+    parts = map(ops.convert_to_tensor, (IDS, GATES))
+    monkeypatch.setattr(Lossless, "answer", Routing(*parts))
+    layer = SparseTokenExperts(E, 5, Lossless())
+    with pytest.raises(ValueError, match="no 'balance' in losses="):
+        layer(x, training=True)
+    layer(x)  # in inference there is nothing to lose
+
+
+def test_a_router_without_a_call(x):
+    class Silent(Router):
+        pass
+
+    message = "a method `call.*Received: Silent without `call`"
+    with pytest.raises(ValueError, match=message):
+        SparseTokenExperts(E, 5, Silent())
+    with pytest.raises(ValueError, match=message):
+        Silent(E)(x)
+    assert "Routing" in Router.call.__doc__
+
+
+def test_a_class_is_no_router():
+    message = r"not its class: `router=SwitchRouter\(\)`"
+    with pytest.raises(ValueError, match=message):
+        SparseTokenExperts(E, 5, SwitchRouter)
+
+
 def test_routers_that_cannot_be():
     with pytest.raises(ValueError, match="`router` must be one of"):
         get_router("bass", E)

@@ -8,6 +8,8 @@ import pytest
 from keras import ops
 
 from mlp_mixers.layers.hash_router import HashRouter
+from mlp_mixers.layers.router import Router
+from mlp_mixers.layers.router import Routing
 from mlp_mixers.layers.switch_router import SwitchRouter
 from mlp_mixers.layers.token_experts import SparseTokenExperts
 from mlp_mixers.layers.top_two_router import TopTwoRouter
@@ -529,6 +531,41 @@ def test_experts_start_like_networks_of_their_own():
     assert abs(np.corrcoef(kernel.reshape(8, -1))[0, 1:]).max() < 0.2
     trained = sum(math.prod(w.shape) for w in layer.trainable_weights)
     assert trained == 8 * (2 * 32 * 64 + 64 + 32) + 32 * 8
+
+
+class ThreeChoices(Router):
+    """Expert t and the two after it, for token t, in int64 where it exists."""
+
+    num_choices = 3
+
+    def call(self, x, token_ids=None, mask=None, training=False):
+        first = ops.arange(ops.shape(x)[1])[:, None]
+        ids = (first + ops.arange(3)) % self.num_experts  # (n, 3)
+        ids = ops.broadcast_to(ids, (ops.shape(x)[0], *ids.shape))
+        gates = ops.cast(ids + 1, "float32") / 4
+        return Routing(ops.cast(ids, "int64"), gates)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_router_of_one_s_own_with_three_choices(training, x, mask, rng):
+    layer = make(rng, ThreeChoices(), capacity_factor=0.5)
+    found = at_once(layer, x, training, mask=mask)
+    capacity = math.ceil(0.5 * N * 3 / E) if training else None
+    expected = by_loops(layer, x, None, mask, training, capacity)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_single_expert_is_evenly_busy(x):
+    layer = SparseTokenExperts(1, F, "switch")
+    layer.build((B, N, D))
+    layer(x, training=True)
+    found = layer.routing_record.means()
+    assert found["load_entropy"] == found["max_load"] == 1
+
+
+def test_no_limit_is_none():
+    with pytest.raises(ValueError, match="`capacity_factor=None`.*=inf"):
+        SparseTokenExperts(E, F, capacity_factor=math.inf)
 
 
 def test_arguments():

@@ -99,6 +99,13 @@ def test_extreme_temperatures(temperature):
     [
         ({"temperature": np.inf}, "finite"),
         ({"temperature": np.nan}, "finite"),
+        ({"temperature": "1"}, "`temperature` must be a number.*='1'"),
+        ({"temperature": None}, "`temperature` must be a number.*=None"),
+        ({"temperature": True}, "`temperature` must be a number"),
+        ({"top_p": "0.9"}, r"`top_p` must be a number in \(0, 1\].*'0.9'"),
+        ({"top_p": True}, "`top_p` must be a number"),
+        ({"top_k": "3"}, "`top_k` must be a positive integer.*'3'"),
+        ({"top_k": 2.5}, "`top_k` must be a positive integer"),
         ({"seed": -1}, "seed"),
         ({"seed": 1.5}, "seed"),
     ],

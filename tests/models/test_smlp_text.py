@@ -1,12 +1,16 @@
 """Sparse language models: what they are, and what they write."""
 
 import functools
+import pathlib
+import re
+import warnings
 
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
+from mlp_mixers.analysis import leaks_future
 from mlp_mixers.data import Tokenizer
 from mlp_mixers.data.streams import CausalLMBatches
 from mlp_mixers.data.streams import stream_documents
@@ -20,6 +24,7 @@ from mlp_mixers.models.smlp_text import SMLPCausalLM
 from mlp_mixers.models.smlp_text import sparse_positions
 from tests.cases import randomize
 
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "sparse.md"
 V, N, D, E = 40, 16, 12, 3
 TEXTS = [
     "The cat sat on the mat and looked at the dog.",
@@ -375,6 +380,154 @@ def test_strings_need_a_tokenizer(rng):
             ask(TEXTS)
 
 
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"stop_token_ids": V}, rf"from 0 to {V - 1}.*Received: {V}"),
+        ({"stop_token_ids": [3, -1]}, "Received: -1"),
+        ({"stop_token_ids": [[3]]}, r"Received: \[3\]"),
+        ({"stop_token_ids": 2.5}, "Received: 2.5"),
+        ({"stop_token_ids": True}, "Received: True"),
+        ({"stop_token_ids": ["cat"]}, "no tokenizer.*'cat'"),
+        ({"temperature": "1"}, "temperature='1'"),
+        ({"top_p": "0.9"}, "top_p='0.9'"),
+        ({"top_k": "3"}, "top_k='3'"),
+        ({"sampler": "beam"}, "sampler='beam'"),
+        ({"max_length": "9"}, "max_length='9'"),
+    ],
+)
+def test_arguments_of_generate(arguments, message):
+    model, _ = made("deterministic", ())
+    for prompts in ([[1, 2]], []):
+        with pytest.raises(ValueError, match=message):
+            model.generate(prompts, **arguments)
+
+
+def test_a_sampler_of_keras_hub_has_settings_of_its_own():
+    class Sampler:
+        """By the method that tells them."""
+
+        def get_next_token(self, probabilities):
+            return None
+
+    model, _ = made("deterministic", ())
+    for given in ({"temperature": 0.5}, {"top_k": 3}, {"seed": 0}):
+        with pytest.raises(ValueError, match="settings of its own"):
+            model.generate([[1, 2]], sampler=Sampler(), **given)
+
+
+def test_one_stop_token_is_a_list_of_one(rng):
+    model = language_model(rng)
+    whole = model.generate([[5, 9, 2]], 10, stop_token_ids=None)[0]
+    stop = whole[5]
+    expected = [whole[: whole.index(stop, 3) + 1]]
+    for given in (
+        stop,
+        [stop],
+        (stop,),
+        {stop},
+        np.int64(stop),
+        np.array([stop]),
+    ):
+        found = model.generate([[5, 9, 2]], 10, stop_token_ids=given)
+        assert found == expected
+
+
+def test_no_text_is_longer_than_the_model_reads(rng):
+    model = language_model(rng)
+    message = f"reads {N} tokens.*max_length={N + 1}"
+    with pytest.warns(UserWarning, match=message):
+        found = model.generate([[5, 9, 2]], N + 1)
+    assert len(found[0]) == N
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        assert model.generate([[5, 9, 2]], N) == found
+        assert model.generate([[5, 9, 2]]) == found
+
+
+@pytest.mark.parametrize("nothing", [[], (), np.zeros((0, 3), "int32")])
+def test_of_no_prompts_nothing_is_written(nothing):
+    model, _ = made("deterministic", ())
+    assert model.generate(nothing) == []
+
+
+@pytest.mark.parametrize("prompts", [None, 5, {"token_ids": [[1]]}])
+def test_what_is_no_list_of_prompts(prompts):
+    model, _ = made("deterministic", ())
+    with pytest.raises(ValueError, match="Prompts are strings, or lists"):
+        model.generate(prompts)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: m.fit([]), r"reads documents.*Received: \[\]"),
+        (lambda m: m.evaluate([]), r"reads documents.*Received: \[\]"),
+        (lambda m: m.predict([]), r"reads documents.*Received: \[\]"),
+        (lambda m: m.fit((TEXTS, TEXTS)), "has no pairs"),
+        (lambda m: m.evaluate((TEXTS, TEXTS)), "has no pairs"),
+        (lambda m: m.predict((TEXTS, TEXTS)), "has no pairs"),
+        (lambda m: m.fit("a cat"), "documents as a list"),
+        (lambda m: m.fit([None, "a cat"]), "documents.*number 0 is None"),
+        (
+            lambda m: m.fit(TEXTS, validation_data=(TEXTS,)),
+            "list of strings.*`validation_data=documents`",
+        ),
+        (
+            lambda m: m.fit(TEXTS, validation_data=(TEXTS, TEXTS)),
+            "`validation_data=documents`",
+        ),
+        (
+            lambda m: m.fit(TEXTS, validation_data=[np.array(TEXTS)]),
+            "`validation_data=documents`",
+        ),
+        (
+            lambda m: m.fit(TEXTS, validation_data=[]),
+            r"must be `\(x, y\)`.*list of 0",
+        ),
+    ],
+)
+def test_a_causal_language_model_reads_documents(readers_model, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(readers_model)
+
+
+@pytest.fixture(scope="module")
+def readers_model(tokenizer):
+    """Compiled, and not to be trained."""
+    model = SMLPCausalLM(
+        backbone(tokenizer.vocabulary_size), tokenizer=tokenizer
+    )
+    model.compile()
+    return model
+
+
+@pytest.mark.parametrize("prompts", [[[1, 2, 3]], [[1]]])
+def test_a_cheat_does_not_write(prompts):
+    """Before anything is compiled, with one text on all backends."""
+    model = SMLPCausalLM(backbone(routing="leaky"))
+    with pytest.raises(ValueError, match="cannot write.*routing='leaky'"):
+        model.generate(prompts)
+
+
+class Oracle(SwitchRouter):
+    """Chooses by the last token of all."""
+
+    causal_in_inference = False
+
+    def call(self, x, token_ids=None, mask=None, training=False):
+        x = ops.broadcast_to(x[:, -1:], ops.shape(x))
+        return super().call(x, training=training)
+
+
+def test_a_router_that_needs_the_future_cannot_write(rng):
+    model = SMLPCausalLM(backbone(router=Oracle()))
+    assert model.backbone.sees_future
+    assert leaks_future(model, random_weights=True)
+    with pytest.raises(ValueError, match="cannot write.*router=Oracle"):
+        model.generate([[5, 6]])
+
+
 def test_a_cheat_has_no_score(tokenizer):
     model = SMLPCausalLM(
         backbone(tokenizer.vocabulary_size, routing="leaky"),
@@ -570,3 +723,66 @@ def test_half_precision(policy, kind, rng):
 def test_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
         backbone(**arguments)
+
+
+def code_of(title):
+    """The code of a section of docs/sparse.md."""
+    section = re.split(r"\n##+ ", PAGE.read_text())
+    (found,) = [part for part in section if part.startswith(f"{title}\n")]
+    return re.findall(r"```python\n(.*?)```", found, re.DOTALL)
+
+
+def run(code, names):
+    exec(compile(code, str(PAGE), "exec"), names)
+
+
+def test_a_router_of_one_s_own_as_documented(capsys, rng):
+    names = {}
+    (code,) = code_of("A router of your own")
+    run(code, names)
+    assert capsys.readouterr().out.startswith("causal: 0 of 64")
+    cls, model = names["CosineRouter"], names["model"]
+    experts = model.backbone.blocks[1].token_experts
+    assert type(experts.router) is cls
+    assert experts.router.temperature == 0.2
+    # The class by its formula, in NumPy.
+    x = rng.normal(size=(2, 5, 16)).astype("float32")
+    mask = np.arange(5) < np.array([[5], [3]])
+    routing = experts.router(x, mask=mask)
+    w = ops.convert_to_numpy(experts.router.kernel).astype("float64")
+    cosine = x @ w / np.linalg.norm(x, axis=-1, keepdims=True)
+    p = np.exp(cosine / np.linalg.norm(w, axis=0) / 0.2)
+    p /= p.sum(-1, keepdims=True)
+    ids, gates = map(ops.convert_to_numpy, routing[:2])
+    np.testing.assert_array_equal(ids[..., 0], p.argmax(-1))
+    np.testing.assert_allclose(gates[..., 0], p.max(-1), rtol=1e-4)
+    doubt = (1 - p.max(-1))[mask].mean()
+    np.testing.assert_allclose(
+        float(routing.losses["doubt_loss"]), doubt, rtol=1e-4
+    )
+    again = SMLPCausalLM.from_config(model.get_config())
+    assert again.backbone.blocks[1].token_experts.router.temperature == 0.2
+
+
+def test_loads_as_documented(readers_model, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (code,) = code_of("How busy experts are")
+    run(code, {"model": readers_model, "held_out_documents": TEXTS})
+    assert capsys.readouterr().out.startswith("block_1_token_experts [")
+    assert (tmp_path / "expert_load.png").exists()
+
+
+def test_reports_of_leaks_as_documented(capsys):
+    _, fresh, own = code_of("Routes of channels, and how they cheat")
+    names = {"fresh_model": SMLPCausalLM(backbone()), "keras": keras}
+    run("from mlp_mixers.analysis import leaks_future", names)
+    with pytest.warns(UserWarning, match="not known"):
+        run(fresh, names)
+    conclusive, report = capsys.readouterr().out.splitlines()
+    assert conclusive == "False"
+    assert re.fullmatch(
+        r"not known: 0 of 64 .* pass `random_weights=True`", report
+    )
+    run(own, names)
+    shown = capsys.readouterr().out
+    assert shown.startswith(own.rsplit("# ")[-1].strip())
