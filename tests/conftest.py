@@ -11,7 +11,15 @@ import keras
 import numpy as np
 import pytest
 
+BACKEND = keras.backend.backend()
 FOLDER = pathlib.Path(__file__).parent
+
+if BACKEND == "jax":
+    import jax
+
+    # Tests compile much and compute little. Here and not in the environment:
+    # commands that tests start compute more.
+    jax.config.update("jax_disable_most_optimizations", True)
 
 
 @pytest.fixture(autouse=True)
@@ -45,13 +53,32 @@ WITHOUT_BACKEND = {
     "": ("arguments", "docs"),
 }
 
+# Recipes from data to saved results: `make test` runs them on one backend each,
+# `make test-all` on the others too. What is marked `each` runs on all.
+ON_ONE_BACKEND = {
+    "vision": "jax",
+    "vision_flow": "jax",
+    "mlm": "torch",
+    "mlm_use": "torch",
+    "finetune": "torch",
+    "finetune_use": "torch",
+    "causal_lm": "tensorflow",
+}
+
 
 def pytest_collection_modifyitems(items):
-    files = {
+    once = {
         FOLDER / folder / f"test_{name}.py"
         for folder, names in WITHOUT_BACKEND.items()
         for name in names
     }
+    elsewhere = {
+        FOLDER / "recipes" / f"test_{name}.py"
+        for name, backend in ON_ONE_BACKEND.items()
+        if backend != BACKEND
+    }
     for item in items:
-        if item.path in files:
+        if item.path in once:
             item.add_marker("once")
+        if item.path in elsewhere and not item.get_closest_marker("each"):
+            item.add_marker("slow")

@@ -56,6 +56,7 @@ def cola(tmp_path):
     return f"glue:{folder}"
 
 
+@pytest.mark.each
 def test_medians_and_the_model_of_the_median_seed(classifier):
     folder, _, results, printed = classifier
     out = folder / "run"

@@ -67,6 +67,7 @@ def settings(texts, out, model=(), text=(), training=(), **others):
     )
 
 
+@pytest.mark.each
 def test_text_to_filled_masks(texts, tmp_path, capsys):
     out = tmp_path / "run"
     config = settings(
@@ -134,6 +135,7 @@ def test_going_on_with_a_model_on_other_text(texts, tmp_path):
     assert np.corrcoef(before.ravel(), after.ravel())[0, 1] > 0.5
 
 
+@pytest.mark.each
 @pytest.mark.parametrize(
     "training",
     [

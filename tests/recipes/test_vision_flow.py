@@ -152,6 +152,7 @@ def everything(pictures, out, keep="last"):
     return settings
 
 
+@pytest.mark.each
 @pytest.mark.parametrize(
     "keep", ["last", pytest.param("best", marks=pytest.mark.slow)]
 )
