@@ -4,6 +4,8 @@
     python -m recipes.causal_lm --models gmlp smlp transformer switch
     python -m recipes.causal_lm --data text:books --num-experts 8 --out runs/x
     python -m recipes.causal_lm --resume runs/causal_lm
+    python -m recipes.causal_lm --models smlp --router switch
+    python -m recipes.causal_lm --evaluate runs/causal_lm --data text:other.txt
     python -m recipes.causal_lm --from runs/causal_lm --generate "A list is"
     python -m recipes.causal_lm --from runs/causal_lm \\
         --zero-shot copa.jsonl glue:DIR/RTE
@@ -13,7 +15,9 @@ experts, on one text with one tokenizer, all as expensive as the gMLP (widths
 are found by counting multiply-adds). A run leaves a folder with each model,
 its history and how busy its experts are, and of several models, perplexity by
 steps and by time in one picture. Several models lie in folders by their names:
---from runs/causal_lm/smlp. The default text is the manual inside every Python.
+--from runs/causal_lm/smlp. The default text is the manual inside every Python,
+read 15 times (--epochs) in batches of 16 rows (--batch-size) of 128 tokens
+(--sequence-length), with a learning rate of 0.002 at most (--learning-rate).
 """
 
 import dataclasses
@@ -47,6 +51,9 @@ from recipes.causal_lm_settings import resolve
 from recipes.causal_lm_settings import sizes_of
 from recipes.recipe import Recipe
 
+# Settings that have come later: a run that began before them goes on as with
+# `None`.
+LATER_SETTINGS = ("router", "balance_loss_weight", "z_loss_weight")
 SCORE_KEYS = ("perplexity", "accuracy", "epochs", "seconds")
 # Batches of held-out text by which the load of experts is measured.
 LOAD_BATCHES = 8
@@ -55,11 +62,12 @@ LEAK_TRIALS = 32
 
 
 def main(config):
-    """Trains, goes on, writes or chooses, as a `Config` asks.
+    """Trains, goes on, measures, writes or chooses, as a `Config` asks.
 
     Returns:
-        Dictionary of results, as in `results.json`; for `generate`, a list of
-        texts; for `zero_shot`, a dictionary from tasks to scores.
+        Dictionary of results, as in `results.json`; for `evaluate`, of what
+        was measured; for `generate`, a list of texts; for `zero_shot`, a
+        dictionary from tasks to scores.
 
     Raises:
         As `Recipe.main`.
@@ -108,6 +116,7 @@ def prepare(config):
         ValueError: If a setting is out of range, or text cannot be had.
     """
     check(config)
+    causal_lm_models.check_experts(config.model)
     settings = resolve(config.training)
     text = text_corpus.load(config.text, config.seed)
     tokenizer = text_models.tokenizer_for(config.text, text.train)
@@ -203,8 +212,12 @@ def run(folder, config, prepared):
                 for variant in scores
             }
             causal_lm_pictures.plot_comparison(
-                histories, prepared.steps, folder / "comparison.png"
+                histories,
+                prepared.steps,
+                folder / "comparison.png",
+                [v for v, s in scores.items() if s["first_predicted"]],
             )
+        np.save(folder / causal_lm_use.COUNTS_FILE, prepared.counts)
         runs.record(folder, "results.json", results)
     report(folder, results)
     return results
@@ -252,7 +265,7 @@ def train(folder, place, config, prepared, variant):
         monitor="val_perplexity",
         mode="min",
         identity={
-            **RECIPE.settings_of_training(config),
+            **settings_of_training(config),
             **prepared.identity,
             "variant": variant,
         },
@@ -292,8 +305,28 @@ def train(folder, place, config, prepared, variant):
     with command.room_for(folder, "causal_lm"):
         place.mkdir(exist_ok=True)
         scores["load"] = save(place, model, history, prepared)
+        scores["drop_rate"] = drop_rates(history, scores["load"] or ())
         runs.record(place, "scores.json", scores)
     return scores
+
+
+def settings_of_training(config):
+    """What must stay as it is from epoch to epoch, by name."""
+    settings = RECIPE.settings_of_training(config)
+    return {
+        name: value
+        for name, value in settings.items()
+        if name not in LATER_SETTINGS or value is not None
+    }
+
+
+def drop_rates(history, layers):
+    """The share of choices without a place, in the last epoch, by layer."""
+    return {
+        layer: history[f"{layer}_drop_rate"][-1]
+        for layer in layers
+        if f"{layer}_drop_rate" in history
+    }
 
 
 def leaks(model):
@@ -363,7 +396,10 @@ def report(folder, results):
                 f"{s['seconds']:.0f}",
             ]
         )
-    names = "model", "perplexity", "found", "parameters", "MACs, M", "seconds"
+    names = (
+        *("model", "perplexity", "accuracy", "parameters"),
+        *("MACs, M", "seconds"),
+    )
     runs.show_table("Held-out text; MACs of a row, in millions", names, rows)
     for window in windows:
         runs.show_table(
@@ -371,6 +407,7 @@ def report(folder, results):
             ("model", "perplexity"),
             [(v, f"{s['window_perplexity']:.2f}") for v, s in models.items()],
         )
+    report_experts(models)
     if "unigram_perplexity" in results:  # not of an older version
         print(
             "by the frequencies of tokens alone, the perplexity is "
@@ -386,6 +423,32 @@ def report(folder, results):
     print(f"everything lies in {folder}")
 
 
+def report_experts(models):
+    """Prints how busy experts are, of the models that have some."""
+    rows = []
+    for variant, s in models.items():
+        if not s.get("load"):
+            continue
+        # How many times a fair share, over all layers with a route.
+        loads = [len(load) * x for load in s["load"].values() for x in load]
+        dropped = s.get("drop_rate", {}).values()  # an older version has none
+        rows.append(
+            [
+                variant,
+                f"{max(loads):.2f}",
+                f"{min(loads):.2f}",
+                f"{max(dropped):.1%}" if dropped else "unknown",
+            ]
+        )
+    if rows:
+        runs.show_table(
+            "Experts: load over a fair share in inference; choices dropped in "
+            "training",
+            ("model", "busiest expert", "idlest expert", "dropped"),
+            rows,
+        )
+
+
 RECIPE = Recipe(
     name="causal_lm",
     config_class=Config,
@@ -394,6 +457,7 @@ RECIPE = Recipe(
     report=report,
     result_keys=("models", "seconds"),
     instead={
+        "evaluate": causal_lm_use.evaluate,
         "generate": causal_lm_use.generate,
         "zero_shot": causal_lm_use.zero_shot,
     },

@@ -37,8 +37,9 @@ class Model:
 
     models: tuple[Variant, ...] = ("smlp",)
     """One or several to compare. gmlp, transformer: dense. smlp: feature and
-    token experts; smlp-partial: the first tokens choose; smlp-leaky: cheats.
-    switch, gshard, base, hash: Transformers with token experts."""
+    token experts; smlp-partial: the first tokens choose (a text with fewer of
+    them is written as by smlp); smlp-leaky: cheats. switch, gshard, base,
+    hash: Transformers with token experts."""
     from_: Annotated[str | None, tyro.conf.arg(name="from")] = None
     """Ask the model of this run (its folder): with --generate, --zero-shot."""
     equal: Literal["flops", "width"] = "flops"
@@ -64,6 +65,14 @@ class Model:
     """gmlp, smlp: spatial matrices of a dense block (None: one)."""
     toeplitz: bool = False
     """gmlp, smlp: whether spatial weights depend on the distance only."""
+    router: Literal["base", "switch", "top_two", "hash"] | None = None
+    """smlp models: what chooses a token's expert (None: base)."""
+    balance_loss_weight: float | None = None
+    """Of the loss that keeps experts equally busy, where a route is learned:
+    switch and top_two routers, smlp-partial's channels (None: 0.01)."""
+    z_loss_weight: float | None = None
+    """switch and top_two routers: of the loss that keeps logits small (None:
+    0; ST-MoE's is 0.001)."""
     capacity_factor: float = 1.25
     """Places of a token expert in training; 1 is a fair share."""
     prefix_fraction: float = 0.2
@@ -85,7 +94,9 @@ class Training(TextTraining):
     """How to train (None: what the recipe says)."""
 
     recipe: Literal["small"] = "small"
-    """small: a CPU in minutes. The paper's settings are not known."""
+    """small: 15 epochs, batch size 16, learning rate 0.002, warm-up fraction
+    0.05, weight decay 0.01, epsilon 1e-06, clip norm 1. For a CPU; the paper's
+    settings are not known."""
 
 
 RECIPES = {
@@ -113,7 +124,8 @@ class Config:
     """Of initial weights and order, and of what is held out."""
     window: int | None = None
     """Measure perplexity also from this token of a row on, counted from 0
-    (None: from where smlp-partial begins, if it is trained)."""
+    (None: from where smlp-partial begins, if it is trained). With --evaluate
+    too."""
     keep: Literal["last", "best"] = "last"
     """Save the weights of the last epoch, or of the one with the lowest
     perplexity on held-out text."""
@@ -121,6 +133,9 @@ class Config:
     """Folder for the results; an existing one is kept, a number appended."""
     resume: pathlib.Path | None = None
     """Go on with the interrupted run in this folder, with its own settings."""
+    evaluate: str | None = None
+    """Do not train: the perplexity of this run's model on its held-out text,
+    or on all of another --data; of several models, runs/causal_lm/smlp."""
     generate: tuple[str, ...] | None = None
     """Do not train: continue these texts, by the model of --from."""
     max_length: int | None = None
@@ -136,6 +151,15 @@ class Config:
     """Do not train: multiple choice by the model of --from: files with a JSON
     object a line (COPA, HellaSwag, PIQA, Winogrande, or prompt, choices and
     label), or glue:DIR/RTE and so on as clozes."""
+
+
+# What can be asked for beside --evaluate, --generate and --zero-shot.
+EVALUATE = (
+    *("data", "validation_fraction", "separator", "feature", "data_dir"),
+    *("batch_size", "window", "seed"),
+)
+GENERATE = ("from_", "max_length", "temperature", "top_k", "top_p", "seed")
+ZERO_SHOT = ("from_",)
 
 
 def sizes_of(model):
@@ -159,7 +183,9 @@ def check(config):
             *("spatial_heads",),
             *("capacity_factor", "prefix_fraction"),
         ),
-        not_negative=("num_sparse_blocks",),
+        not_negative=(
+            *("num_sparse_blocks", "balance_loss_weight", "z_loss_weight"),
+        ),
         below_one=("dropout_rate",),
     )
     check_ranges(config, positive=("window",))

@@ -30,7 +30,7 @@ def run(main, config_class, description, recipe):
         Annotated[config_class, tyro.conf.OmitArgPrefixes],
         description=description,
         prog=f"python -m recipes.{recipe}",
-        args=spelled_out(sys.argv[1:], config_class),
+        args=spelled_out(apart(sys.argv[1:], config_class), config_class),
     )
     try:
         main(config)
@@ -62,6 +62,40 @@ def spelled_out(arguments, config_class):
         else:
             found.append(argument)
     return found
+
+
+def apart(arguments, config_class):
+    """The command line with `--models gmlp,smlp` as tyro reads it.
+
+    Of a setting that names some of a few words, tyro wants spaces; words have
+    no commas of their own.
+    """
+    names, within, found = set(_choices(config_class)), False, []
+    for argument in arguments:
+        if argument.startswith("--"):
+            option, equals, value = argument.partition("=")
+            within = dashed(option.replace("-", "_")) in names
+            if within and equals:
+                found.append(option)
+                argument = value
+        if within:
+            found += [word for word in argument.split(",") if word]
+        else:
+            found.append(argument)
+    return found
+
+
+def _choices(config_class):
+    """Names of the settings that are tuples of a few words."""
+    for name, hint in typing.get_type_hints(config_class).items():
+        if dataclasses.is_dataclass(hint):
+            yield from _choices(hint)
+            continue
+        inside = (*typing.get_args(hint), None)[0]
+        if typing.get_origin(hint) is tuple and (
+            typing.get_origin(inside) is typing.Literal
+        ):
+            yield dashed(name)
 
 
 def _flags(config_class):

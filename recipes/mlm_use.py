@@ -10,12 +10,12 @@ from recipes import runs
 from recipes import text_baseline
 from recipes import text_corpus
 from recipes import text_models
+from recipes import text_use
 from recipes.mlm_settings import EVALUATE
 from recipes.mlm_settings import FILL
 from recipes.mlm_settings import Config
 from recipes.mlm_settings import check
 from recipes.mlm_settings import resolve
-from recipes.records import from_record
 
 # In a run's folder: how often every token stands in its training text.
 COUNTS_FILE = "token_counts.npy"
@@ -63,21 +63,10 @@ def evaluate(config):
 
 
 def saved_settings(name, record):
-    """The settings of the run that is measured, or `None` if there is none.
-
-    Raises:
-        ValueError: If it is a run of another recipe.
-    """
-    if record is None:
-        return None
-    recipe = runs.recipe_of(record)
-    if recipe != "mlm":
-        raise ValueError(
-            f"{name} is a run of recipes.{recipe}, and no masked language "
-            "model was trained there. Measure it with: python -m "
-            f"recipes.{recipe} --evaluate {name}"
-        )
-    return from_record(Config, record)
+    """The settings of the run that is measured, or `None` if there is none."""
+    return text_use.saved_settings(
+        name, record, "mlm", Config, "masked language model"
+    )
 
 
 def how(config, saved):
@@ -95,70 +84,13 @@ def how(config, saved):
 
 
 def documents_for(config, saved, record, tokenizer):
-    """What is measured: `(documents, what it is in words, notes)`.
+    """What is measured, as in `text_use.documents_for`."""
 
-    Held-out text of the run is cut as it was then, so that nothing that was
-    trained on is measured. What is asked for wins over what the run had.
-    """
-    if saved is None and config.text.data is None:
-        raise ValueError(
-            "Nothing says which text this model was trained on: name one to "
-            f"measure it on with --data. Received: --evaluate {config.evaluate}"
-        )
-    if saved is None:
-        return other_text(config, None)
-    was = text_corpus.filled(saved.text)
-    if config.text.data not in (None, was.data):
-        return other_text(config, saved)
-    asked = checks.given(config.text)
-    text = text_corpus.filled(dataclasses.replace(was, **asked))
-    split = text_corpus.load(text, saved.seed, ", the text of the run")
-    what = f"held-out text of {text.data}"
-    notes = list(split.notes)
-    if text != was:
-        notes += seen(split.validation, saved)
-    elif record["results"].get("data_digest") != text_corpus.data_digest(
-        split, tokenizer
-    ):
-        notes.append(
-            "the text is not what it was when the model was trained: it may "
-            "have seen some of what is measured"
-        )
-    return split.validation, what, notes
+    def unchanged(split):
+        digest = text_corpus.data_digest(split, tokenizer)
+        return record["results"].get("data_digest") == digest
 
-
-def other_text(config, saved):
-    """The same for text that is not the run's: all of it, unless asked."""
-    text = config.text
-    if text.validation_fraction is None:
-        documents, notes = text_corpus.load_whole(text)
-        what = text.data
-    else:
-        split = text_corpus.load(text, config.seed)
-        documents, notes = split.validation, split.notes
-        what = f"held-out text of {text.data}"
-    return documents, what, [*notes, *seen(documents, saved)]
-
-
-def seen(documents, saved):
-    """Notes on how much of what is measured was trained on."""
-    unknown = (
-        "the text that the model was trained on is not there to compare with: "
-        "it may have seen some of what is measured"
-    )
-    if saved is None:
-        return [unknown]
-    try:
-        trained = text_corpus.load(saved.text, saved.seed).train
-    except (ValueError, OSError, ImportError):
-        return [unknown]
-    share = text_corpus.share_seen(documents, trained)
-    if not share:
-        return []
-    return [
-        f"{share:.1%} of the longer sentences that are measured stand in the "
-        "text that the model was trained on"
-    ]
+    return text_use.documents_for(config, saved, unchanged)
 
 
 def unigram(name, batches, tokenizer):

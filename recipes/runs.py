@@ -23,6 +23,9 @@ def new_folder(wanted):
 
     Returns:
         The `pathlib.Path` of a folder that did not exist before.
+
+    Raises:
+        ValueError: If it has no name, or one of its parents is no folder.
     """
     if not pathlib.Path(wanted).name:
         raise ValueError(
@@ -30,7 +33,14 @@ def new_folder(wanted):
         )
     wanted = pathlib.Path(os.path.abspath(wanted))
     # Outside the loop, where "exists" can only mean the folder itself.
-    wanted.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        wanted.parent.mkdir(parents=True, exist_ok=True)
+    except (NotADirectoryError, FileExistsError) as error:
+        raise ValueError(
+            f"A folder for the run cannot be made: {error.filename} is no "
+            "folder, or lies in a file or on a disk that is not there. Choose "
+            f"another --out. Received: --out {wanted}"
+        ) from error
     number = 1
     while True:
         name = wanted.name if number == 1 else f"{wanted.name}-{number}"

@@ -180,7 +180,7 @@ def plot_expert_load(loads, path=None):
     axes.set_yticks(range(len(names)), names)
     axes.set_xlabel("expert")
     bar = figure.colorbar(image, ax=axes, ticks=[0, 1, 2], extend="max")
-    bar.set_label("load over a fair share")
+    bar.set_label("load over\na fair share")
     if path is not None:
         figure.savefig(path, dpi=120)
     return figure

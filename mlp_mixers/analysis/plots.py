@@ -5,9 +5,9 @@ import math
 import keras
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogFormatter
+from matplotlib.ticker import LogLocator
 from matplotlib.ticker import MaxNLocator
-from matplotlib.ticker import ScalarFormatter
+from matplotlib.ticker import NullLocator
 
 from mlp_mixers.analysis.weights import spatial_weights
 from mlp_mixers.analysis.weights import walk
@@ -191,7 +191,8 @@ def plot_history(history, path=None, title=None):
         A `matplotlib.figure.Figure` with a panel for each metric, training
         and validation together, up to four in a row. Perplexities are on a
         logarithmic axis, where they look like the cross-entropy they are the
-        exponential of.
+        exponential of. A panel with one line has no legend where another
+        panel says what its colour means.
 
     Raises:
         ValueError: If the history is empty.
@@ -211,6 +212,7 @@ def plot_history(history, path=None, title=None):
         _draw_curves(axis, name, curves)
     for axis in axes[len(names) :]:
         axis.remove()
+    _name_lines(axes[: len(names)])
     if title is not None:
         figure.suptitle(title)
     return _save(figure, path)
@@ -228,12 +230,42 @@ def _draw_curves(axis, name, curves):
             )
     axis.set(title=name, xlabel="epoch")
     if "perplexity" in name:
-        axis.set_yscale("log")
-        axis.yaxis.set_major_formatter(ScalarFormatter())
-        axis.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.5)))
+        log_axis_in_plain_numbers(axis)
+    else:
+        axis.ticklabel_format(axis="y", useOffset=False)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    axis.grid(alpha=0.3, which="both")
-    axis.legend()
+    axis.grid(alpha=0.3)
+
+
+def _name_lines(axes):
+    """A legend where there are two lines, and where no other names the line."""
+    named = set()
+    for axis in sorted(axes, key=lambda axis: -len(axis.lines)):
+        labels = {line.get_label() for line in axis.lines}
+        if len(labels) > 1 or not labels <= named:
+            axis.legend()
+            named |= labels
+
+
+def log_axis_in_plain_numbers(axes):
+    """Makes the y axis logarithmic, with 200 beside it and not 2 x 10^2."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(_PlainLogLocator())
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_minor_locator(NullLocator())
+
+
+class _PlainLogLocator(LogLocator):
+    """1, 2, 5, 10, 20 and so on; round steps where that would be too few."""
+
+    def __init__(self):
+        super().__init__(subs=(1, 2, 5), numticks=99)
+        self._steps = MaxNLocator(6, steps=[1, 2, 2.5, 5, 10])
+
+    def tick_values(self, vmin, vmax):
+        if vmin > 0 and vmax < 10 * vmin:
+            return self._steps.tick_values(vmin, vmax)
+        return super().tick_values(vmin, vmax)
 
 
 def _reads_text(model):

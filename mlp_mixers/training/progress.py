@@ -2,8 +2,10 @@
 
 import keras
 
-# So many metrics stand in a line of a log.
-AT_MOST = 12
+from mlp_mixers.training.routing_metrics import routing_records
+
+# So wide are the lines of a log.
+LOG_WIDTH = 100
 
 
 class ProgressBar(keras.callbacks.Callback):
@@ -11,8 +13,10 @@ class ProgressBar(keras.callbacks.Callback):
 
     Keras draws a bar for every epoch, which is right for long epochs and a
     flood for short ones. The bar has a line, the metrics another one: as many
-    as fit, those of the held-out data first, and those that layers keep (such
-    as the load of experts) last. Where the output is not a terminal, a line is
+    as fit, the loss first, then what else is measured in training, then the
+    same of held-out data, and what layers keep last. What `RoutingMetrics`
+    tells of experts has a line of its own, means over the layers, without the
+    losses whose weight is 0. Where the output is not a terminal, the lines are
     printed about every tenth of the training instead. Use it with
     `fit(verbose=0)`.
 
@@ -43,6 +47,7 @@ class ProgressBar(keras.callbacks.Callback):
         # The first epoch is known here only, and with it what is left.
         if self._bar is None:
             self._of_layers = self._metrics_of_layers()
+            self._of_experts = _metrics_of_experts(self.model)
             self._bar = _bar(self._console, self._epochs, epoch)
             if self._console.is_terminal:
                 self._live.start()
@@ -60,8 +65,13 @@ class ProgressBar(keras.callbacks.Callback):
         tenth = max(1, self._epochs // 10)
         at_tenth = (epoch + 1) % tenth == 0 or epoch in (0, self._epochs - 1)
         if not self._console.is_terminal and at_tenth:
-            metrics = _line(self._sorted(), None, AT_MOST)
-            print(f"epoch {epoch + 1}/{self._epochs}  {metrics}", flush=True)
+            begin = f"epoch {epoch + 1}/{self._epochs}  "
+            print(
+                begin + _line(self._sorted(), LOG_WIDTH - len(begin), ""),
+                *self._experts(LOG_WIDTH),
+                sep="\n",
+                flush=True,
+            )
 
     def on_train_end(self, logs=None):
         self.close()
@@ -82,8 +92,12 @@ class ProgressBar(keras.callbacks.Callback):
         if self._bar is None:
             return Text()
         # The last column stays empty: some terminals break the line there.
-        metrics = _line(self._sorted(), self._console.width - 1)
-        return Group(self._bar, Text(metrics, no_wrap=True, overflow="crop"))
+        width = self._console.width - 1
+        lines = [_line(self._sorted(), width), *self._experts(width)]
+        return Group(
+            self._bar,
+            *(Text(line, no_wrap=True, overflow="crop") for line in lines),
+        )
 
     def _metrics_of_layers(self):
         """The names of metrics that are not of the model itself.
@@ -100,15 +114,52 @@ class ProgressBar(keras.callbacks.Callback):
         return names - {"loss"}
 
     def _sorted(self):
-        """The metrics, what matters first."""
+        """The metrics that are not of experts, what matters first."""
 
         def place(name):
             plain = name.removeprefix("val_")
-            # A loss says less than the metrics beside it.
-            of_layer = plain in self._of_layers
-            return of_layer, plain == name, plain == "loss"
+            held_out = plain != name
+            # Of held-out data, a loss says less than the metrics beside it.
+            loss = held_out if plain == "loss" else not held_out
+            return (
+                plain in self._of_layers,
+                held_out,
+                loss,
+                plain != "perplexity",
+            )
 
-        return {k: self._metrics[k] for k in sorted(self._metrics, key=place)}
+        names = self._metrics.keys() - self._of_experts.keys()
+        # By name first, so that equal places keep an order.
+        names = sorted(sorted(names), key=place)
+        return {name: self._metrics[name] for name in names}
+
+    def _experts(self, width):
+        """The line of the experts: none where there are none, or no epoch."""
+        values = {}
+        for name, short in self._of_experts.items():
+            if short is not None and name in self._metrics:
+                values.setdefault(short, []).append(self._metrics[name])
+        means = {short: sum(v) / len(v) for short, v in values.items()}
+        begin = "experts: "
+        return [begin + _line(means, width - len(begin))] if means else []
+
+
+def _metrics_of_experts(model):
+    """`{name in the logs: name without the layer's}`; `None` for a loss that
+    the training leaves out.
+
+    Also asked for before the first step.
+    """
+    found = {}
+    for layer, record in routing_records(model):
+        router = getattr(layer, "router", None)
+        for name in record.names:
+            weight = 1.0
+            if name in record.losses:
+                weight = getattr(layer, f"{name}_weight", 1.0)
+                weight = getattr(router, "loss_weights", {}).get(name, weight)
+            found[f"{layer.name}_{name}"] = name if weight else None
+    return found
 
 
 def _bar(console, epochs, first):
@@ -134,27 +185,27 @@ def _bar(console, epochs, first):
     return bar
 
 
-def _line(metrics, width, at_most=None):
-    """Names and values of as many metrics as fit, and how many are left.
+def _line(metrics, width, left="  +{}"):
+    """Names and values of as many metrics as fit.
 
     Args:
         metrics: Dictionary of numbers.
-        width: Of the line; `None` for any.
-        at_most: How many metrics; `None` for any number.
+        width: Of the line.
+        left: What says how many do not.
     """
     parts = [f"{name} {_short(value)}" for name, value in metrics.items()]
     for count in range(len(parts), -1, -1):
-        if at_most is not None and count > at_most:
-            continue
-        left = len(parts) - count
-        line = "  ".join([*parts[:count], *[f"+{left}"] * bool(left)])
-        if width is None or len(line) <= width:
-            return line
+        line = "  ".join(parts[:count])
+        if count < len(parts):
+            line += left.format(len(parts) - count)
+        if len(line) <= width:
+            return line.lstrip()
     return ""
 
 
 def _short(value):
-    """Three digits behind the point, or what a small number has of them."""
-    return (
-        f"{value:.3f}" if value == 0 or abs(value) >= 0.01 else f"{value:.2g}"
-    )
+    """Three digits behind the point; fewer of a large number, and what a
+    small one has of them."""
+    if value != 0 and abs(value) < 0.01:
+        return f"{value:.2g}"
+    return f"{value:.3f}" if abs(value) < 100 else f"{value:.1f}"

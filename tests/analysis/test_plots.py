@@ -142,6 +142,54 @@ def test_history_of_what_is_validated_only_and_of_perplexity():
     assert figure._suptitle.get_text() == "a run"
 
 
+def test_a_legend_stands_where_it_says_something():
+    history = {
+        "loss": [3.0, 2.0],
+        "val_loss": [3.0, 2.0],
+        "max_load": [1.4, 1.1],
+        "val_f1": [0.2, 0.4],
+    }
+    figure = plot_history(history)
+    named = [axis.get_legend() is not None for axis in figure.axes]
+    assert named == [True, False, False]
+    # Without another panel, a line has its name.
+    figure = plot_history({"val_f1": [0.2, 0.4], "val_accuracy": [0.1, 0.2]})
+    named = [axis.get_legend() is not None for axis in figure.axes]
+    assert named == [True, False]
+
+
+def labels(figure):
+    """What is written beside the y axis of the first panel."""
+    figure.canvas.draw()
+    axis = figure.axes[0]
+    low, high = axis.get_ylim()
+    ticks = zip(axis.get_yticks(), axis.get_yticklabels())
+    found = [label.get_text() for at, label in ticks if low <= at <= high]
+    extra = axis.yaxis.get_minorticklabels()
+    return [*found, *(label.get_text() for label in extra)]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([147.0, 137.0], ["138", "140", "142", "144", "146"]),
+        ([243.0, 199.0], ["200", "210", "220", "230", "240"]),
+        ([900.0, 9.0], ["10", "20", "50", "100", "200", "500", "1000"]),
+        ([90.0, 90.0], None),
+    ],
+)
+def test_perplexities_are_plain_numbers(values, expected):
+    found = labels(plot_history({"perplexity": values}))
+    assert len(found) >= 2
+    assert [f"{float(label):g}" for label in found] == found
+    if expected is not None:
+        assert found == expected
+
+
+def test_nearly_equal_values_are_written_whole():
+    assert "1.00100" in labels(plot_history({"loss": [1.0011, 1.0008]}))
+
+
 def test_many_metrics_take_several_rows():
     figure = plot_history({f"metric_{i}": [1.0, 2.0] for i in range(9)})
     assert len(figure.axes) == 9

@@ -11,6 +11,7 @@ from recipes import checks
 from recipes import command
 from recipes import runs
 from recipes import vision_settings
+from recipes.causal_lm_settings import Config as CausalConfig
 from recipes.finetune_settings import Config
 from recipes.finetune_settings import Data
 from recipes.finetune_settings import Training
@@ -85,6 +86,23 @@ def test_seeds():
 )
 def test_flags_that_may_be_left_alone(typed, read):
     assert command.spelled_out(typed, MLMConfig) == read
+
+
+@pytest.mark.parametrize(
+    ("typed", "read"),
+    [
+        (["--models", "gmlp,smlp", "a"], ["--models", "gmlp", "smlp", "a"]),
+        (["--models", "gmlp,", "hash"], ["--models", "gmlp", "hash"]),
+        (["--models=gmlp,smlp"], ["--models", "gmlp", "smlp"]),
+        (["--data", "text:a,b"], ["--data", "text:a,b"]),
+        (
+            ["--models", "gmlp", "--generate", "a, b"],
+            ["--models", "gmlp", "--generate", "a, b"],
+        ),
+    ],
+)
+def test_commas_between_words(typed, read):
+    assert command.apart(typed, CausalConfig) == read
 
 
 def test_flags_reach_the_settings(monkeypatch):

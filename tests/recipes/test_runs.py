@@ -16,8 +16,10 @@ def test_a_parent_that_cannot_be_made(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "not_mounted" / "disk")
     (tmp_path / "file").touch()
     for parent in ("link", "file"):
-        with pytest.raises(OSError):
-            runs.new_folder(tmp_path / parent / "run")
+        wanted = tmp_path / parent / "run"
+        message = f"another --out. Received: --out {wanted}$"
+        with pytest.raises(ValueError, match=message):
+            runs.new_folder(wanted)
 
 
 def test_versions_name_the_backend():
