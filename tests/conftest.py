@@ -1,11 +1,29 @@
 """Setup that must come before anything imports a backend."""
 
+import atexit
 import os
 import pathlib
+import shutil
+import tempfile
 
 # PyTorch after TensorFlow in one process can crash.
 if os.environ.get("KERAS_BACKEND") == "torch":
     import torch  # noqa: F401
+
+
+def share_compiled_programs():
+    """Lets JAX compile a program once for all tests, workers and commands."""
+    if "JAX_COMPILATION_CACHE_DIR" in os.environ:  # a worker's, or one's own
+        return
+    folder = tempfile.mkdtemp(prefix="compiled-by-jax-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+
+
+if os.environ.get("KERAS_BACKEND") == "jax":
+    share_compiled_programs()
 
 import keras
 import numpy as np
