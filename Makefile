@@ -57,7 +57,7 @@ tests-fast: .venv-test/installed
 	set -e; others=""; for backend in $(BACKENDS); do \
 	  echo "== $$backend"; \
 	  $(ENVIRONMENT) KERAS_BACKEND=$$backend $(PYTEST) \
-	    -m "not slow and not across$$others"; \
+	    --dist worksteal -m "not slow and not across$$others"; \
 	  others=" and not once"; \
 	done
 ifeq ($(words $(BACKENDS)),3)
