@@ -16,26 +16,28 @@ BACKENDS = ("tensorflow", "jax", "torch")
 pytestmark = pytest.mark.across
 
 
+def start_worker(part, folder, backend):
+    command = "-m", "tests.across_backends.worker", part, str(folder)
+    return subprocess.Popen(
+        [sys.executable, *command],
+        cwd=ROOT,
+        env={**os.environ, "KERAS_BACKEND": backend},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Where each backend has written its files and read the others'."""
     folder = tmp_path_factory.mktemp("exchange")
     for part in ("write", "read"):
-        for backend in BACKENDS:
-            run = subprocess.run(
-                [
-                    sys.executable,
-                    "-m",
-                    "tests.across_backends.worker",
-                    part,
-                    str(folder),
-                ],
-                cwd=ROOT,
-                env={**os.environ, "KERAS_BACKEND": backend},
-                capture_output=True,
-                text=True,
-            )
-            assert run.returncode == 0, run.stderr
+        # All files are there before anyone reads.
+        workers = [start_worker(part, folder, backend) for backend in BACKENDS]
+        for worker in workers:
+            _, errors = worker.communicate()
+            assert worker.returncode == 0, errors
     return folder
 
 
