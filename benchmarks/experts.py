@@ -33,7 +33,10 @@ QUESTIONS = {
     ),
     "inference": tuple(f"switch-{e}-inference" for e in (4, 16, 64)),
     "assignment": ("assignment",),
-    "writing": ("step", "step-early", "whole", "nano-step", "nano-whole"),
+    "writing": (
+        *("step", "step-early", "whole", "nano-step", "nano-whole"),
+        *(f"step-{n}" for n in experts_worker.LENGTHS),
+    ),
 }
 
 
@@ -131,6 +134,15 @@ def print_writing(results):
         f"{experts_worker.NANO['hidden_dim']}, 4 blocks, n = "
         f"{experts_worker.NANO['sequence_length']}.\n"
     )
+    lengths = sorted({*experts_worker.LENGTHS, sizes["sequence_length"]})
+    print(f"| a token by the cache, n = {', '.join(map(str, lengths))} | ms |")
+    print("|:--|--:|")
+    for backend, ms in results.items():
+        # The usual length has the side without a number.
+        times = [ms.get(f"step-{n}", ms["step"]) for n in lengths]
+        shown = ", ".join(f"{time:.1f}" for time in times)
+        print(f"| {TITLES[backend]} | {shown} |")
+    print()
 
 
 if __name__ == "__main__":

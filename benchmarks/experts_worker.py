@@ -27,6 +27,7 @@ WRITER = {
     "intermediate_dim": 2048,
     "num_experts": 4,
 }
+LENGTHS = 128, 256, 1024  # other n
 NANO = {**WRITER, "sequence_length": 128, "hidden_dim": 128}
 NANO["intermediate_dim"] = 512
 
@@ -231,6 +232,10 @@ SIDES = {
     "assignment": (assignment,),
     "step": (step_of_writing, WRITER, 12),
     "step-early": (step_of_writing, WRITER, 12, 64),
+    **{
+        f"step-{n}": (step_of_writing, {**WRITER, "sequence_length": n}, 12)
+        for n in LENGTHS
+    },
     "whole": (whole_forward, WRITER, 12),
     "nano-step": (step_of_writing, NANO, 4),
     "nano-whole": (whole_forward, NANO, 4),
