@@ -243,7 +243,10 @@ class CausalLM(TextTask):
             sampler = Sampling(sampler, temperature, top_k, top_p, seed)
         if not prompts:
             return []
-        self._check_writes()
+        self._check_honest(
+            "needs all tokens, those that are not written yet too, so this "
+            "model cannot write"
+        )
         self._check_prompts(prompts, end)
         writer = self._make_writer()
         if hasattr(sampler, "get_next_token"):
@@ -300,7 +303,9 @@ class CausalLM(TextTask):
                 "Every prompt has one continuation. "
                 f"Received: {len(prompts)} and {len(continuations)}"
             )
-        self._check_honest()
+        self._check_honest(
+            "sees the tokens whose probability is asked for, so there is none"
+        )
         rows, starts = [], []
         for prompt, continuation in zip(prompts, continuations):
             before = [self.tokenizer.cls_id, *self._ids(prompt)]
@@ -325,21 +330,11 @@ class CausalLM(TextTask):
             "tokens": np.array([len(r) - s for r, s in zip(rows, starts)]),
         }
 
-    def _check_honest(self):
+    def _check_honest(self, why):
+        """Raises a ValueError if a route needs tokens that come later."""
         cheat = getattr(self.backbone, "what_cheats", "")
         if cheat:
-            raise ValueError(
-                "The routing sees the tokens whose probability is asked for, "
-                f"so there is none. Received: {cheat}"
-            )
-
-    def _check_writes(self):
-        cheat = getattr(self.backbone, "what_cheats", "")
-        if cheat:
-            raise ValueError(
-                "The routing needs all tokens, those that are not written yet "
-                f"too, so this model cannot write. Received: {cheat}"
-            )
+            raise ValueError(f"The routing {why}. Received: {cheat}")
 
     def _sums(self, rows, starts):
         """Sums of log-probabilities from `starts` on."""
